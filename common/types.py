@@ -1,0 +1,12 @@
+"""Words that every floor shares."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Role: TypeAlias = Literal["passive", "active", "coordinator"]
