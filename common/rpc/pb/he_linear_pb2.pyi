@@ -175,20 +175,16 @@ class ScoresRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TURN_FIELD_NUMBER: _builtins.int
-    WITH_LOSS_FIELD_NUMBER: _builtins.int
-    with_loss: _builtins.bool
-    """also send [[L_A]]"""
     @_builtins.property
     def turn(self) -> _job_pb2.Turn: ...
     def __init__(
         self,
         *,
         turn: _job_pb2.Turn | None = ...,
-        with_loss: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn", "with_loss", b"with_loss"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -196,7 +192,9 @@ Global___ScoresRequest: _TypeAlias = ScoresRequest  # noqa: Y015
 
 @_typing.final
 class EncryptedScores(_message.Message):
-    """Step 1. The last chunk of a round may carry [[L_A]]."""
+    """Step 1. The last chunk of a round carries [[L_A]] if the job asks for the loss of that round and A is the
+    only passive party.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

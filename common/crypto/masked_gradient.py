@@ -1,0 +1,56 @@
+"""One party's gradient on its way through the key holder: X'[[d]], mask, unmask.
+
+    [[g]] = Σ over chunks of  X'[[d]]          computed where X is, d stays encrypted
+    [[g + R]]                                  R uniform on Z_N, fresh per entry: what the key holder sees
+    g = (g + R) − R   mod N                    where the mask was drawn, and only there
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from common.crypto.cipher import Cipher, CipherVector, SealedVector
+from common.crypto.entropy import Entropy, uniform_masks
+from common.crypto.fixed_point import FixedPoint
+from common.errors import LocalProtocolError, RemoteProtocolError
+from common.types import Floats
+
+
+class MaskedGradient:
+    """Accumulates X'[[d]] over the chunks of one round, and takes the round trip through the key holder."""
+
+    def __init__(self, cipher: Cipher, fixed_point: FixedPoint, entropy: Entropy) -> None:
+        self._cipher = cipher
+        self._fixed_point = fixed_point
+        self._entropy = entropy
+        self._sum: CipherVector | None = None
+        self._masks: list[int] | None = None
+
+    def absorb(self, features: Floats, vector: CipherVector) -> None:
+        """Add `features`' [[vector]] to the sum; shapes (n, d) and (n,)."""
+        part = self._cipher.transposed_product(self._fixed_point.encode(features), vector)
+        self._sum = part if self._sum is None else self._cipher.add(self._sum, part)
+
+    def total(self) -> CipherVector:
+        """Return the encrypted sum; a ciphertext to go on computing with, not one to send."""
+        if self._sum is None:
+            raise LocalProtocolError("a gradient was asked for before any row of the round was absorbed")
+        return self._sum
+
+    def masked(self, columns: int) -> SealedVector:
+        """Return the first `columns` entries under fresh uniform masks, re-randomised (rules 1.2.1, 1.2.2)."""
+        self._masks = uniform_masks(self._entropy, columns, self._cipher.key.modulus)
+        return self._cipher.seal(self.total()[:columns], self._masks)
+
+    def unmask(self, residues: Sequence[int]) -> Floats:
+        """Take the masks off what the key holder decrypted; the sum over the round's rows, not the mean."""
+        if self._masks is None:
+            raise LocalProtocolError("a gradient came back before a masked one was sent")
+        if len(residues) != len(self._masks):
+            raise RemoteProtocolError(f"the key holder returned {len(residues)} values for {len(self._masks)}")
+        modulus = self._cipher.key.modulus
+        clear = [(residue - mask) % modulus for residue, mask in zip(residues, self._masks, strict=True)]
+        self._masks = None
+        return np.array([self._fixed_point.decode_wide(value, modulus) for value in clear])

@@ -1,0 +1,129 @@
+"""The key holder's role in encrypted linear regression: what it decrypts, and what it refuses (rule 1.2.6).
+
+It decrypts for a party only vectors of the length that the party declared when it opened the job, only once a
+round, only within the agreed number of rounds, and only after every party of the job has opened it. A second
+request for the same round gets the kept answer if it is the same request, and is refused if it is not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from common.crypto.cipher import CipherVector
+from common.errors import Refused, RemoteProtocolError
+from coordinator.private_key import PrivateKey
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What the parties agreed on before the first round.
+
+    Attributes:
+        active: The party that may have the loss decrypted.
+        passive: The passive parties.
+        max_rounds: Rounds that will be served at most.
+        loss_every: The loss is decrypted in rounds 1, 1 + k, 1 + 2k, …; never if 0.
+    """
+
+    active: str
+    passive: tuple[str, ...]
+    max_rounds: int
+    loss_every: int
+
+    def has_loss(self, round_number: int) -> bool:
+        """Whether the loss of this round may be decrypted."""
+        return self.loss_every > 0 and (round_number - 1) % self.loss_every == 0
+
+
+@dataclass(slots=True)
+class _Answers:
+    """The last round answered to one party for one purpose, kept so that a retry is harmless."""
+
+    round: int = 0
+    request_digest: bytes = b""
+    residues: tuple[int, ...] = field(default=(), repr=False)
+
+
+class KeyHolder:
+    """One job's private key and the rules of its use. Lives in memory only."""
+
+    def __init__(self, agreement: Agreement) -> None:
+        self._agreement = agreement
+        self._columns: dict[str, int] = {}
+        self._key: PrivateKey | None = None
+        self._answers: dict[tuple[str, str], _Answers] = {}
+
+    @property
+    def columns(self) -> Mapping[str, int]:
+        """Declared vector lengths of the parties that have opened the job."""
+        return dict(self._columns)
+
+    @property
+    def missing(self) -> list[str]:
+        """Parties that have not opened the job yet."""
+        members = (self._agreement.active, *self._agreement.passive)
+        return [party for party in members if party not in self._columns]
+
+    def open(self, party: str, columns: int) -> None:
+        """Note that a party has opened the job and how long its gradients will be.
+
+        Raises:
+            RemoteProtocolError: A second opening declares another length, or no columns at all.
+        """
+        if columns < 1:
+            raise RemoteProtocolError(f"{party} declares {columns} columns; at least one is needed")
+        if self._columns.setdefault(party, columns) != columns:
+            raise RemoteProtocolError(
+                f"{party} declares {columns} columns, after it had declared {self._columns[party]}"
+            )
+
+    def use_key(self, key: PrivateKey) -> None:
+        """Take the job's key pair; it is made once and never replaced."""
+        if self._key is not None:
+            raise RemoteProtocolError("the job has a key already")
+        self._key = key
+
+    @property
+    def key(self) -> PrivateKey:
+        """The job's key pair.
+
+        Raises:
+            Refused: Not every party has opened the job yet.
+        """
+        if self.missing or self._key is None:
+            raise Refused(f"the job is not open yet: {', '.join(self.missing) or 'the key'} is missing")
+        return self._key
+
+    def decrypt_gradient(self, party: str, round_number: int, vector: CipherVector) -> tuple[int, ...]:
+        """Decrypt a party's masked gradient; uniform residues to us, a gradient to the party alone."""
+        expected = self._columns.get(party)
+        if len(vector) != expected:
+            raise Refused(f"{party} declared vectors of length {expected} and sent one of {len(vector)}")
+        return self._answer(party, "gradient", round_number, vector)
+
+    def decrypt_loss(self, party: str, round_number: int, vector: CipherVector) -> int:
+        """Decrypt the round's loss for the active party, in rounds whose loss was agreed on."""
+        if party != self._agreement.active:
+            raise Refused(f"only {self._agreement.active} may have the loss decrypted, not {party}")
+        if not self._agreement.has_loss(round_number):
+            raise Refused(f"the loss of round {round_number} is not among those that the job asks for")
+        if len(vector) != 1:
+            raise Refused(f"a loss is one ciphertext, not {len(vector)}")
+        return self._answer(party, "loss", round_number, vector)[0]
+
+    def _answer(self, party: str, purpose: str, round_number: int, vector: CipherVector) -> tuple[int, ...]:
+        key = self.key
+        if not 1 <= round_number <= self._agreement.max_rounds:
+            raise Refused(f"round {round_number} is outside the agreed {self._agreement.max_rounds} rounds")
+        last = self._answers.setdefault((party, purpose), _Answers())
+        digest = hashlib.sha256(repr(vector.ciphertexts).encode()).digest()
+        if round_number == last.round and digest == last.request_digest:
+            return last.residues
+        if round_number <= last.round:
+            raise Refused(f"round {round_number} of {party} was already answered: a {purpose} is decrypted once")
+        residues = tuple(key.decrypt(ciphertext) for ciphertext in vector.ciphertexts)
+        last.round, last.request_digest, last.residues = round_number, digest, residues
+        return residues
+
