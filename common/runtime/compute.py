@@ -1,0 +1,63 @@
+"""Where the arithmetic runs: a pool of processes, or this process itself."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from multiprocessing.connection import wait
+from typing import Literal, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class InProcessExecutor(Executor):
+    """Computes at once, in the caller's thread: for tests and for machines with one core."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Return a future that is done already."""
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as exc:
+            future.set_exception(exc)
+        return future
+
+
+def open_executor(workers: Literal["auto"] | int) -> Executor:
+    """Return the executor for a party's arithmetic; 0 workers mean this process itself.
+
+    Workers come from a fork server that never had a thread or a gRPC channel, because a process forked from
+    one that has may hang. They ignore Ctrl-C, which their parent handles, and end when their parent dies.
+    """
+    count = available_cores() if workers == "auto" else workers
+    if count == 0:
+        return InProcessExecutor()
+    executor = ProcessPoolExecutor(
+        count, mp_context=multiprocessing.get_context("forkserver"), initializer=_live_with_the_parent
+    )
+    # The first worker starts now, so that the first job does not wait for the fork server.
+    executor.submit(os.getpid).result()
+    return executor
+
+
+def available_cores() -> int:
+    """Return how many cores this process may use, which in a container is fewer than the machine has."""
+    return max(1, len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _live_with_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_parent, name="parent-watch", daemon=True).start()
+
+
+def _end_with_the_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        # A worker of a killed service would wait for work for ever: its siblings hold the queue open.
+        os._exit(1)

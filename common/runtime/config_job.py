@@ -1,0 +1,162 @@
+"""The job file: what is trained, by whom, on which data, and how."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from common.errors import RemoteProtocolError
+from common.runtime.config_errors import KeyBits, Name, Section, problems_of, require, validated
+from common.runtime.yaml_source import Document, Problem, read_document
+from common.types import Role
+
+# A job is a page of settings; a peer that sends more sends something else.
+MAX_JOB_BYTES = 64 * 1024
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class JobData(Section):
+    """Which rows and columns are used, and how they are prepared."""
+
+    dataset: Name
+    label: str = Field(min_length=1)
+    test_fraction: float = Field(default=0.3, ge=0, lt=1)
+    split_seed: Seed = 0
+    standardize: bool = True
+    intercept: bool = True
+
+
+class JobModel(Section):
+    """The objective: (1/n) sum of losses + (l2/2)·|w|²."""
+
+    l2: float = Field(default=1e-3, ge=0)
+    penalize_intercept: bool = False
+
+
+class JobTrain(Section):
+    """How the objective is minimised. `loss_every: 0` means that nobody ever decrypts the loss."""
+
+    solver: Literal["gd"] = "gd"
+    learning_rate: Literal["auto"] | Annotated[float, Field(gt=0)] = "auto"
+    max_rounds: int = Field(default=100, ge=1, le=1_000_000)
+    tolerance: float | None = Field(default=None, gt=0)
+    batch_size: int | None = Field(default=None, ge=1)
+    loss_every: int = Field(default=1, ge=0)
+    seed: Seed = 0
+
+    @model_validator(mode="after")
+    def _tolerance_sees_a_loss(self) -> Self:
+        require(self._broken())
+        return self
+
+    def _broken(self) -> Iterator[Problem]:
+        if self.tolerance is not None and self.loss_every == 0:
+            yield Problem(
+                ("tolerance",), "needs the loss: set train.loss_every to 1 or more, or tolerance to null"
+            )
+
+
+class JobCrypto(Section):
+    """The key and the fixed-point scale, one for the whole job."""
+
+    key_bits: KeyBits = 2048
+    precision_bits: int = Field(default=32, ge=8, le=60)
+    rounds: Literal["rowwise"] = "rowwise"
+    backend: Literal["gmpy2", "phe"] = "gmpy2"
+
+
+class JobConfig(Section):
+    """One job, the same for every party that takes part in it."""
+
+    job: Name
+    algorithm: Literal["he_linear"] = "he_linear"
+    active: Name
+    passive: tuple[Name, ...] = Field(min_length=1)
+    coordinator: Name
+    data: JobData
+    model: JobModel = JobModel()
+    train: JobTrain = JobTrain()
+    crypto: JobCrypto = JobCrypto()
+
+    @model_validator(mode="after")
+    def _everybody_once(self) -> Self:
+        require(self._broken())
+        return self
+
+    def _broken(self) -> Iterator[Problem]:
+        seen = {self.active}
+        named = [(("passive", index), name) for index, name in enumerate(self.passive)]
+        for path, name in [*named, (("coordinator",), self.coordinator)]:
+            if name in seen:
+                yield Problem(path, f'"{name}" already has another part in this job')
+            seen.add(name)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Every party of the job: the active one, the passive ones, the coordinator."""
+        return (self.active, *self.passive, self.coordinator)
+
+    def role_of(self, party: str) -> Role | None:
+        """Return the role that the job gives to a party, None when it names it nowhere."""
+        if party == self.active:
+            return "active"
+        if party in self.passive:
+            return "passive"
+        return "coordinator" if party == self.coordinator else None
+
+    def canonical_json(self) -> bytes:
+        """Return the one spelling of this job, which parties compare by its digest."""
+        values = self.model_dump(mode="json")
+        return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+    def digest(self) -> bytes:
+        """Return the SHA-256 of the canonical JSON."""
+        return hashlib.sha256(self.canonical_json()).digest()
+
+    @classmethod
+    def from_json(cls, text: bytes) -> JobConfig:
+        """Return a job that another party sent.
+
+        Raises:
+            RemoteProtocolError: It is not a job, or not in its canonical spelling.
+        """
+        if len(text) > MAX_JOB_BYTES:
+            raise RemoteProtocolError("the job that was sent is larger than any job file")
+        try:
+            job = cls.model_validate_json(text)
+        except ValidationError as exc:
+            texts = [f"{found.dotted()}: {found.text}" for found in problems_of(exc, cls, _parsed(text))]
+            raise RemoteProtocolError(
+                f"the job that was sent is not valid: {'; '.join(texts)}",
+                advice="Both sides may run different versions of Colonnade: compare `vfl --version`.",
+            ) from exc
+        if job.canonical_json() != text:
+            raise RemoteProtocolError("the job that was sent is not in its canonical spelling")
+        return job
+
+
+def _parsed(text: bytes) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+
+
+def load_job(path: Path) -> JobConfig:
+    """Read a job file.
+
+    Raises:
+        ConfigError: Names every problem with its path and line.
+    """
+    return job_of(read_document(path))
+
+
+def job_of(document: Document) -> JobConfig:
+    """Return a document that has been read as a job."""
+    return validated(JobConfig, document)

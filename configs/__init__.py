@@ -1,0 +1,1 @@
+"""Commented examples of every configuration file; `vfl init` copies them."""
