@@ -2,7 +2,8 @@
 
 A holds age, sex, bmi, bp, s1, s2; B holds s3 … s6 and the label y. Numbers are written so that they read
 back exactly. Both files list the same made-up ids in the same order; the ids have leading zeros, which a
-program that takes ids for numbers would lose. The result is always the same; `--check` compares instead of writing.
+program that takes ids for numbers would lose. The result is always the same; `--check` compares instead
+of writing.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from common.errors import ConfigError
 from common.rpc.addresses import is_loopback, join_address, split_address
+from common.rpc.tls import Security, TlsFiles
 from common.runtime.config_errors import (
     MIN_KEY_BITS,
     UNSAFE_TEST_KEYS,
@@ -172,6 +173,13 @@ class PartyConfig(Section):
     def is_insecure(self) -> bool:
         """Whether this party speaks without TLS, which loopback only allows."""
         return self.insecure or (self.tls is not None and self.tls.insecure)
+
+    @property
+    def security(self) -> Security:
+        """How this party protects its connections."""
+        if self.tls is None or self.tls.ca is None or self.tls.cert is None or self.tls.key is None:
+            return Security(tls=None)
+        return Security(tls=TlsFiles(ca=self.tls.ca, cert=self.tls.cert, key=self.tls.key))
 
     @property
     def dial_address(self) -> str:
