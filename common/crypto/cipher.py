@@ -1,0 +1,261 @@
+"""The seam: vectors of integers in, vectors of ciphertexts out, and what may leave a party as a type.
+
+    plaintexts ──encrypt──▶ SealedVector ──opened──▶ CipherVector ──┐ add, transposed_product
+                                 ▲                        ▲         │
+                                 └──────────seal──────────┴─────────┘
+
+A ciphertext that was computed is a known function of ciphertexts its readers may have made themselves:
+dividing by those gives the plaintext that was added (PROTOCOLS rule 1.2.1). So a CipherVector has no bytes
+to send; only a Cipher turns it into a SealedVector, by multiplying every entry with fresh noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
+from typing import Any, Protocol
+
+import gmpy2
+from gmpy2 import mpz
+from numpy.typing import NDArray
+
+from common.crypto import paillier
+from common.crypto.entropy import Entropy
+from common.crypto.fanout import in_order
+from common.crypto.multiexp import transposed_powers
+from common.crypto.noise import noise_table
+from common.crypto.paillier import PublicKey
+from common.errors import LocalProtocolError, RemoteProtocolError
+
+# About 20 ms of work at 2048 bits: long against the cost of shipping it, short against a round.
+_CHUNK = 32
+
+
+class CipherVector:
+    """Ciphertexts to compute with; they cannot be sent.
+
+    Whoever builds one vouches for its content: `parse_ciphertexts` for what came from outside.
+    """
+
+    __slots__ = ("_content", "key")
+
+    def __init__(self, key: PublicKey, content: bytes) -> None:
+        if len(content) % key.ciphertext_bytes:
+            raise LocalProtocolError("a ciphertext vector is not made of whole ciphertexts")
+        self.key = key
+        self._content = content
+
+    @classmethod
+    def of(cls, key: PublicKey, ciphertexts: Iterable[int]) -> CipherVector:
+        """Return the vector of these integers, each in [1, N²)."""
+        width = key.ciphertext_bytes
+        return cls(key, b"".join(int(ciphertext).to_bytes(width, "big") for ciphertext in ciphertexts))
+
+    @classmethod
+    def joined(cls, key: PublicKey, parts: Iterable[CipherVector]) -> CipherVector:
+        """Return the parts one after another, e.g. the chunks of a stream."""
+        return cls(key, b"".join(same_key(key, part)._content for part in parts))
+
+    def __len__(self) -> int:
+        return len(self._content) // self.key.ciphertext_bytes
+
+    def __getitem__(self, rows: slice) -> CipherVector:
+        start, stop, step = rows.indices(len(self))
+        if step != 1:
+            raise LocalProtocolError("a ciphertext vector is cut into contiguous pieces only")
+        width = self.key.ciphertext_bytes
+        return CipherVector(self.key, self._content[start * width : max(start, stop) * width])
+
+    def __repr__(self) -> str:
+        return f"CipherVector({len(self)} ciphertexts)"
+
+    def ciphertexts(self) -> list[int]:
+        """Return the ciphertexts as integers, to be computed with or decrypted; not to be sent."""
+        width = self.key.ciphertext_bytes
+        view = memoryview(self._content)
+        return [int.from_bytes(view[at : at + width], "big") for at in range(0, len(view), width)]
+
+    def taken(self, rows: Sequence[int]) -> CipherVector:
+        """Return the entries at these positions, in this order."""
+        width = self.key.ciphertext_bytes
+        pieces = (self._content[row * width : (row + 1) * width] for row in rows)
+        return CipherVector(self.key, b"".join(pieces))
+
+
+class _Seal:
+    """The right to declare ciphertexts safe to send; held by the implementations of Cipher alone."""
+
+    __slots__ = ()
+
+
+SEAL = _Seal()
+
+
+class SealedVector:
+    """Ciphertexts under fresh noise: safe to send to anybody who does not hold the private key."""
+
+    __slots__ = ("_vector",)
+
+    def __init__(self, vector: CipherVector, seal: _Seal) -> None:
+        """Declare a vector re-randomised; possible only with the seal that ciphers hold."""
+        if seal is not SEAL:
+            raise LocalProtocolError("only a cipher can seal ciphertexts: use Cipher.seal")
+        self._vector = vector
+
+    def __len__(self) -> int:
+        return len(self._vector)
+
+    def __repr__(self) -> str:
+        return f"SealedVector({len(self)} ciphertexts)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise LocalProtocolError("a sealed vector travels as bytes, never as a pickle")
+
+    @property
+    def key(self) -> PublicKey:
+        """The key the ciphertexts are under."""
+        return self._vector.key
+
+    def opened(self) -> CipherVector:
+        """Return the same ciphertexts to compute with."""
+        return self._vector
+
+    def to_bytes(self) -> bytes:
+        """Return the ciphertexts as they travel: big-endian, each as wide as N², one after another."""
+        return self._vector._content
+
+
+def parse_ciphertexts(data: bytes, key: PublicKey, expected: int | None) -> CipherVector:
+    """Return what a peer sent as a vector; the one place where ciphertexts are checked.
+
+    Args:
+        data: Big-endian ciphertexts of the key's width, one after another.
+        key: The job's public key.
+        expected: How many there must be; None takes any number.
+
+    Raises:
+        RemoteProtocolError: Torn, too many or too few, out of (0, N²), or not coprime to N.
+    """
+    count, torn = divmod(len(data), key.ciphertext_bytes)
+    if torn:
+        raise RemoteProtocolError("the last ciphertext is not whole")
+    if expected is not None and count != expected:
+        raise RemoteProtocolError(f"{count} ciphertexts came where {expected} were agreed")
+    vector = CipherVector(key, bytes(data))
+    modulus, limit, product = mpz(key.modulus), mpz(key.modulus_squared), mpz(1)
+    for ciphertext in map(mpz, vector.ciphertexts()):
+        if ciphertext >= limit:
+            raise RemoteProtocolError("a ciphertext is not below N squared")
+        product = product * ciphertext % modulus
+    # The product shares a factor with N if and only if one of its factors does; 0 makes it 0.
+    if gmpy2.gcd(product, modulus) != 1:
+        raise RemoteProtocolError("a ciphertext is zero or shares a factor with N")
+    return vector
+
+
+class Cipher(Protocol):
+    """Vector arithmetic under one public key. Plaintexts are integers, taken modulo N."""
+
+    @property
+    def key(self) -> PublicKey:
+        """The public key."""
+        ...
+
+    def encrypt(self, plain: Sequence[int]) -> SealedVector:
+        """Return [[plain]] under fresh noise."""
+        ...
+
+    def seal(self, vector: CipherVector, addends: Sequence[int]) -> SealedVector:
+        """Return [[vector + addends]] under fresh noise; the addends may be zero, or masks."""
+        ...
+
+    def add(self, left: CipherVector, right: CipherVector) -> CipherVector:
+        """Return [[left + right]]."""
+        ...
+
+    def transposed_product(self, matrix: NDArray[Any], vector: CipherVector) -> CipherVector:
+        """Return matrixᵀ[[vector]] for an integer matrix (n, d): d ciphertexts, not safe to send."""
+        ...
+
+
+class PaillierCipher:
+    """The cipher of the product: GMP arithmetic, table noise, bucket products, spread over an executor."""
+
+    def __init__(self, key: PublicKey, executor: Executor, entropy: Entropy) -> None:
+        self.key = key
+        self._executor = executor
+        self._entropy = entropy
+
+    def encrypt(self, plain: Sequence[int]) -> SealedVector:
+        """Return [[plain]] under fresh noise."""
+        return self._noised(None, plain)
+
+    def seal(self, vector: CipherVector, addends: Sequence[int]) -> SealedVector:
+        """Return [[vector + addends]] under fresh noise."""
+        same_length(len(same_key(self.key, vector)), len(addends))
+        return self._noised(vector, addends)
+
+    def add(self, left: CipherVector, right: CipherVector) -> CipherVector:
+        """Return [[left + right]]."""
+        same_length(len(same_key(self.key, left)), len(same_key(self.key, right)))
+        modulus = mpz(self.key.modulus_squared)
+        pairs = zip(left.ciphertexts(), right.ciphertexts(), strict=True)
+        return CipherVector.of(self.key, (mpz(one) * other % modulus for one, other in pairs))
+
+    def transposed_product(self, matrix: NDArray[Any], vector: CipherVector) -> CipherVector:
+        """Return matrixᵀ[[vector]], a multi-exponentiation for each column."""
+        if matrix.ndim != 2:
+            raise LocalProtocolError("a transposed product needs a matrix of rows and columns")
+        same_length(len(same_key(self.key, vector)), matrix.shape[0])
+        width = self.key.ciphertext_bytes
+        powers = transposed_powers(
+            self._executor, matrix, vector._content, self.key.modulus_squared.to_bytes(width, "big")
+        )
+        return CipherVector.of(self.key, powers)
+
+    def _noised(self, vector: CipherVector | None, addends: Sequence[int]) -> SealedVector:
+        width = self.key.ciphertext_bytes
+
+        def chunks() -> Iterable[tuple[PublicKey, Entropy, bytes | None, list[int]]]:
+            for start in range(0, len(addends), _CHUNK):
+                stop = start + _CHUNK
+                part = None if vector is None else vector._content[start * width : stop * width]
+                yield self.key, self._entropy.split(), part, [int(addend) for addend in addends[start:stop]]
+
+        content = b"".join(in_order(self._executor, _noised_chunk, chunks()))
+        return SealedVector(CipherVector(self.key, content), SEAL)
+
+
+def _noised_chunk(task: tuple[PublicKey, Entropy, bytes | None, list[int]]) -> bytes:
+    """Return Enc(addend)·ciphertext for every entry of a chunk, each under its own noise."""
+    key, entropy, part, addends = task
+    noise = noise_table(key.modulus, key.noise_generator)
+    width = key.ciphertext_bytes
+    content = bytearray()
+    for row, addend in enumerate(addends):
+        fresh = paillier.encrypt(key, addend, noise.draw(entropy))
+        if part is not None:
+            fresh = fresh * int.from_bytes(part[row * width : (row + 1) * width], "big") % key.modulus_squared
+        content += int(fresh).to_bytes(width, "big")
+    return bytes(content)
+
+
+def same_key(key: PublicKey, vector: CipherVector) -> CipherVector:
+    """Return the vector if it is under this key.
+
+    Raises:
+        LocalProtocolError: It is under another key.
+    """
+    if vector.key != key:
+        raise LocalProtocolError("a ciphertext vector is under another key than the cipher's")
+    return vector
+
+
+def same_length(left: int, right: int) -> None:
+    """Check that two vectors fit each other.
+
+    Raises:
+        LocalProtocolError: Their lengths differ.
+    """
+    if left != right:
+        raise LocalProtocolError(f"vectors of {left} and {right} entries do not fit each other")
