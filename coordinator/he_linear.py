@@ -118,12 +118,13 @@ class KeyHolder:
         if not 1 <= round_number <= self._agreement.max_rounds:
             raise Refused(f"round {round_number} is outside the agreed {self._agreement.max_rounds} rounds")
         last = self._answers.setdefault((party, purpose), _Answers())
-        digest = hashlib.sha256(repr(vector.ciphertexts).encode()).digest()
+        digest = hashlib.sha256(repr(vector.ciphertexts()).encode()).digest()
         if round_number == last.round and digest == last.request_digest:
             return last.residues
         if round_number <= last.round:
-            raise Refused(f"round {round_number} of {party} was already answered: a {purpose} is decrypted once")
-        residues = tuple(key.decrypt(ciphertext) for ciphertext in vector.ciphertexts)
+            raise Refused(
+                f"round {round_number} of {party} was already answered: a {purpose} is decrypted once"
+            )
+        residues = tuple(key.decrypt(ciphertext) for ciphertext in vector.ciphertexts())
         last.round, last.request_digest, last.residues = round_number, digest, residues
         return residues
-

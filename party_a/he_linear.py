@@ -15,10 +15,10 @@ import numpy as np
 from common.crypto.cipher import Cipher, CipherVector, SealedVector
 from common.crypto.entropy import Entropy
 from common.crypto.fixed_point import FixedPoint
+from common.crypto.limits import check_loss_share, check_scores
 from common.crypto.masked_gradient import MaskedGradient
-from common.crypto.plan import check_scores
+from common.data.split import BatchSchedule
 from common.errors import LocalProtocolError, RemoteProtocolError
-from common.glm.batches import BatchSchedule
 from common.glm.gradient_descent import GradientStep
 from common.types import Floats
 
@@ -81,7 +81,7 @@ class PassiveRegression:
         """Step 1: [[L_A]], when A is the only passive party."""
         scores = self._current().scores
         loss = 0.5 * float(scores @ scores) + len(scores) * self._step.penalty(self.weights)
-        return self._cipher.encrypt([self._fixed_point.encode_wide(loss)])
+        return self._cipher.encrypt([self._fixed_point.encode_wide(check_loss_share(loss, len(scores)))])
 
     def absorb_residuals(self, residuals: CipherVector) -> None:
         """Step 3, first half: add the next rows' X_A'[[d]].

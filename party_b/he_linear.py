@@ -17,10 +17,10 @@ import numpy as np
 from common.crypto.cipher import Cipher, CipherVector, SealedVector
 from common.crypto.entropy import Entropy
 from common.crypto.fixed_point import FixedPoint
+from common.crypto.limits import check_loss_share, check_scores
 from common.crypto.masked_gradient import MaskedGradient
-from common.crypto.plan import check_scores
+from common.data.split import BatchSchedule
 from common.errors import LocalProtocolError, RemoteProtocolError
-from common.glm.batches import BatchSchedule
 from common.glm.gradient_descent import GradientStep
 from common.types import Floats
 
@@ -110,7 +110,7 @@ class ActiveRegression:
         own = 0.5 * float(z @ z) + len(z) * self._step.penalty(self.weights)
         cross = current.gradient.total()[len(self.weights) :]
         total = reduce(self._cipher.add, shares, cross)
-        return self._cipher.seal(total, [self._fixed_point.encode_wide(own)])
+        return self._cipher.seal(total, [self._fixed_point.encode_wide(check_loss_share(own, len(z)))])
 
     def masked_gradient(self) -> SealedVector:
         """Step 3: [[X_B'u_A + R_B]] for the key holder."""

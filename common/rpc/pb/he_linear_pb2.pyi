@@ -70,7 +70,9 @@ class PrepareRequest(_message.Message):
     TURN_FIELD_NUMBER: _builtins.int
     TRAIN_ROWS_FIELD_NUMBER: _builtins.int
     COLUMNS_FIELD_NUMBER: _builtins.int
+    LEARNING_RATE_FIELD_NUMBER: _builtins.int
     train_rows: _builtins.int
+    learning_rate: _builtins.float
     @_builtins.property
     def turn(self) -> _job_pb2.Turn: ...
     @_builtins.property
@@ -83,10 +85,11 @@ class PrepareRequest(_message.Message):
         turn: _job_pb2.Turn | None = ...,
         train_rows: _builtins.int = ...,
         columns: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        learning_rate: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "train_rows", b"train_rows", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "learning_rate", b"learning_rate", "train_rows", b"train_rows", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -98,11 +101,8 @@ class PrepareReply(_message.Message):
 
     TURN_FIELD_NUMBER: _builtins.int
     KEY_ID_FIELD_NUMBER: _builtins.int
-    CURVATURE_FIELD_NUMBER: _builtins.int
     key_id: _builtins.bytes
     """SHA-256 of the public key, to be compared"""
-    curvature: _builtins.float
-    """largest eigenvalue of X'X/n, only with learning_rate: auto"""
     @_builtins.property
     def turn(self) -> _job_pb2.Turn: ...
     def __init__(
@@ -110,15 +110,12 @@ class PrepareReply(_message.Message):
         *,
         turn: _job_pb2.Turn | None = ...,
         key_id: _builtins.bytes = ...,
-        curvature: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_curvature", b"_curvature", "curvature", b"curvature", "turn", b"turn"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_curvature", b"_curvature", "curvature", b"curvature", "key_id", b"key_id", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_id", b"key_id", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__curvature: _TypeAlias = _typing.Literal["curvature"]  # noqa: Y015
-    _WhichOneofArgType__curvature: _TypeAlias = _typing.Literal["_curvature", b"_curvature"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__curvature) -> _WhichOneofReturnType__curvature | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PrepareReply: _TypeAlias = PrepareReply  # noqa: Y015
 

@@ -171,6 +171,7 @@ class OpenJobReply(_message.Message):
     ID_NONCE_FIELD_NUMBER: _builtins.int
     ORDERED_ID_DIGEST_FIELD_NUMBER: _builtins.int
     SORTED_ID_DIGEST_FIELD_NUMBER: _builtins.int
+    CURVATURE_FIELD_NUMBER: _builtins.int
     columns: _builtins.int
     """0 from the coordinator"""
     rows: _builtins.int
@@ -181,6 +182,8 @@ class OpenJobReply(_message.Message):
     """HMAC-SHA256(both nonces, ids in file order)"""
     sorted_id_digest: _builtins.bytes
     """HMAC-SHA256(both nonces, ids sorted): tells "other order" from "other ids" """
+    curvature: _builtins.float
+    """largest eigenvalue of X'X/n plus l2, only with learning_rate: auto"""
     @_builtins.property
     def turn(self) -> Global___Turn: ...
     @_builtins.property
@@ -195,12 +198,15 @@ class OpenJobReply(_message.Message):
         id_nonce: _builtins.bytes = ...,
         ordered_id_digest: _builtins.bytes = ...,
         sorted_id_digest: _builtins.bytes = ...,
+        curvature: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["greeting", b"greeting", "turn", b"turn"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_curvature", b"_curvature", "curvature", b"curvature", "greeting", b"greeting", "turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "greeting", b"greeting", "id_nonce", b"id_nonce", "ordered_id_digest", b"ordered_id_digest", "rows", b"rows", "sorted_id_digest", b"sorted_id_digest", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_curvature", b"_curvature", "columns", b"columns", "curvature", b"curvature", "greeting", b"greeting", "id_nonce", b"id_nonce", "ordered_id_digest", b"ordered_id_digest", "rows", b"rows", "sorted_id_digest", b"sorted_id_digest", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__curvature: _TypeAlias = _typing.Literal["curvature"]  # noqa: Y015
+    _WhichOneofArgType__curvature: _TypeAlias = _typing.Literal["_curvature", b"_curvature"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__curvature) -> _WhichOneofReturnType__curvature | None: ...
 
 Global___OpenJobReply: _TypeAlias = OpenJobReply  # noqa: Y015
 

@@ -1,0 +1,191 @@
+"""A job as a guest meets it: opened, attended and closed by others (protos/vfl/v1/job.proto).
+
+The passive parties and the coordinator host jobs; the active party conducts them. Whatever a protocol needs
+besides lives in the job's `state`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from common.errors import Refused, RemoteProtocolError, UnknownJob
+from common.rpc.greeting import check_greeting
+from common.rpc.pb import job_pb2 as pb
+from common.rpc.presence import Attendees
+from common.runtime.config_job import JobConfig
+from common.runtime.config_party import PartyConfig
+
+log = logging.getLogger("vfl.runtime")
+
+State = TypeVar("State")
+
+# A peer may not fill our memory with jobs it never ends.
+MAX_OPEN_JOBS = 64
+# How many ended jobs are remembered, so that a late call is told why its job is gone.
+REMEMBERED_JOBS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a job ended: the outcome, the reason, and the last round that counts."""
+
+    outcome: pb.Outcome
+    reason: str
+    rounds: int = 0
+
+
+@dataclass(slots=True)
+class HostedJob(Generic[State]):
+    """One open job of others, at this party."""
+
+    job_id: str
+    digest: bytes
+    config: JobConfig
+    state: State
+    attendees: Attendees
+    ending: asyncio.Task[pb.CloseJobReply] | None = None
+    started_s: float = 0.0
+
+
+class JobHost(Generic[State]):
+    """The jobs that this party takes part in without conducting them."""
+
+    def __init__(
+        self, own: PartyConfig, on_end: Callable[[HostedJob[State], Ending], Awaitable[pb.CloseJobReply]]
+    ) -> None:
+        """`on_end` is called once a job, however it ends: it keeps or drops what the job left."""
+        self._own = own
+        self._on_end = on_end
+        self._jobs: dict[str, HostedJob[State]] = {}
+        self._ended: OrderedDict[str, tuple[Ending, asyncio.Task[pb.CloseJobReply]]] = OrderedDict()
+
+    def admit(self, request: pb.OpenJobRequest, caller: str) -> JobConfig:
+        """Return the job that a caller wants to open, if it may and we agree.
+
+        Raises:
+            Refused: Version, role, membership or policy do not fit; says which.
+            RemoteProtocolError: The job is damaged.
+        """
+        check_greeting(request.greeting, caller, request.greeting.role)
+        job = JobConfig.from_json(request.job_json)
+        if hashlib.sha256(request.job_json).digest() != request.turn.job_digest:
+            raise RemoteProtocolError("the job that was sent does not have the digest that came with it")
+        role = job.role_of(self._own.party)
+        if role != self._own.role or request.expected_role != self._own.role:
+            raise Refused(
+                f"{self._own.party} is a {self._own.role} party; the job names it as {role or 'no party at all'}",
+                advice="Give every party in the job file the role that its own party file declares.",
+            )
+        callers = (job.active,) if role == "passive" else (job.active, *job.passive)
+        if caller not in callers:
+            raise Refused(f"{caller} may not open this job here; {' or '.join(callers)} may")
+        self._agree(job)
+        return job
+
+    def add(self, request: pb.OpenJobRequest, job: JobConfig, state: State) -> HostedJob[State]:
+        """Open a job that was admitted."""
+        if len(self._jobs) >= MAX_OPEN_JOBS:
+            raise Refused(f"{self._own.party} has {MAX_OPEN_JOBS} open jobs, and takes no more at a time")
+        job_id = request.turn.job_id
+        if job_id in self._ended:
+            raise Refused("a job of this id has ended here; submit it again under a new one")
+        attendees = Attendees(
+            self._own.deadlines.peer_s, lambda party: self._vanished(job_id, party), expected=self._callers(job)
+        )
+        hosted = HostedJob(job_id, request.turn.job_digest, job, state, attendees, started_s=time.monotonic())
+        self._jobs[job_id] = hosted
+        log.info("job %s opened by %s", job_id, job.active)
+        return hosted
+
+    def find(self, turn: pb.Turn, caller: str, allowed: Collection[str] | None = None) -> HostedJob[State]:
+        """Return the open job of a turn, for a caller that it names for the role in question.
+
+        Args:
+            turn: Of the message.
+            caller: From the caller's certificate.
+            allowed: Who may make this call; by default every party that may open the job here.
+
+        Raises:
+            UnknownJob: It is not open here, or not any more; says why.
+            RemoteProtocolError: The turn speaks of another job under the same id.
+            Refused: The job does not name the caller for this.
+        """
+        hosted = self._jobs.get(turn.job_id)
+        if hosted is None:
+            raise self._unknown(turn.job_id)
+        if caller not in (self._callers(hosted.config) if allowed is None else allowed):
+            raise Refused(f"{caller} may not make this call for this job")
+        if hosted.digest != turn.job_digest:
+            raise RemoteProtocolError("the job's digest differs from the one it was opened with")
+        return hosted
+
+    def known(self, turn: pb.Turn, caller: str) -> HostedJob[State] | None:
+        """Return the open job of a turn, None if this is its first opening; checks as `find` does."""
+        return self.find(turn, caller) if turn.job_id in self._jobs else None
+
+    async def attend(self, turn: pb.Turn, caller: str) -> AsyncIterator[pb.Presence]:
+        """Answer the Attend call: heartbeats until the job ends or the caller goes."""
+        hosted = self.find(turn, caller)
+        async for presence in hosted.attendees.serve(caller, turn):
+            yield presence
+
+    async def close(self, request: pb.CloseJobRequest, caller: str) -> pb.CloseJobReply:
+        """Answer the CloseJob call; a repeated one gets the same answer."""
+        job_id = request.turn.job_id
+        if job_id in self._ended:
+            return await asyncio.shield(self._ended[job_id][1])
+        hosted = self.find(request.turn, caller)
+        return await self.end(hosted, Ending(request.outcome, request.reason, request.turn.round))
+
+    async def end(self, hosted: HostedJob[State], ending: Ending) -> pb.CloseJobReply:
+        """End a job: once, whoever asks first."""
+        if hosted.ending is None:
+            self._jobs.pop(hosted.job_id, None)
+            hosted.attendees.end(ending.reason)
+            hosted.ending = asyncio.ensure_future(self._on_end(hosted, ending))
+            self._ended[hosted.job_id] = (ending, hosted.ending)
+            while len(self._ended) > REMEMBERED_JOBS:
+                self._ended.popitem(last=False)
+            name = pb.Outcome.Name(ending.outcome).lower()
+            log.info("job %s %s%s", hosted.job_id, name, f": {ending.reason}" if ending.reason else "")
+        return await asyncio.shield(hosted.ending)
+
+    async def end_all(self, reason: str) -> None:
+        """End every open job, because this party stops."""
+        for hosted in list(self._jobs.values()):
+            await self.end(hosted, Ending(pb.Outcome.CANCELLED, reason))
+
+    async def _vanished(self, job_id: str, party: str) -> None:
+        hosted = self._jobs.get(job_id)
+        if hosted is not None:
+            await self.end(hosted, Ending(pb.Outcome.FAILED, f"{party} vanished and did not come back"))
+
+    def _callers(self, job: JobConfig) -> tuple[str, ...]:
+        return (job.active,) if self._own.role == "passive" else (job.active, *job.passive)
+
+    def _unknown(self, job_id: str) -> UnknownJob:
+        if job_id not in self._ended:
+            return UnknownJob(f"{self._own.party} has no open job of this id", advice="It may have restarted.")
+        ending = self._ended[job_id][0]
+        outcome = pb.Outcome.Name(ending.outcome).lower()
+        return UnknownJob(f"the job has ended at {self._own.party} ({outcome}): {ending.reason or 'no reason given'}")
+
+    def _agree(self, job: JobConfig) -> None:
+        policy, own = self._own.policy, self._own.party
+        if job.algorithm not in policy.algorithms:
+            raise Refused(f"the policy of {own} does not allow the algorithm {job.algorithm}")
+        if job.crypto.key_bits < policy.min_key_bits:
+            raise Refused(
+                f"the policy of {own} asks for keys of {policy.min_key_bits} bits, the job has {job.crypto.key_bits}",
+                advice="Raise crypto.key_bits in the job file.",
+            )
+        for party in job.members:
+            if party != own and party not in policy.peers:
+                raise Refused(f"the policy of {own} does not allow jobs with {party}")
