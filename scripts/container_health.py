@@ -43,8 +43,8 @@ def main() -> int:
         with open_channel(load_party(Path(sys.argv[1]))) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             reply = stub.Check(health_pb2.HealthCheckRequest(), timeout=CALL_S)
-    except (ColonnadeError, OSError) as exc:
-        print(exc)
+    except ColonnadeError as exc:
+        print(exc.block())
         return 1
     except grpc.RpcError as exc:
         print(exc.code().name, exc.details())

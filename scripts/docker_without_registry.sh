@@ -71,6 +71,7 @@ start_daemon() {
 make_base_image() {
     local tag mirror
     tag=$(sed -n 's/^ARG BASE_IMAGE=//p' Dockerfile)
+    # shellcheck disable=SC2016  # apt-get fills in $(SITE)
     mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Codename: bookworm' 'Label: Debian' | head -1)
     say "$tag from $mirror"
     debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates \
@@ -82,8 +83,8 @@ make_base_image() {
 build() {
     say "docker build"
     local secrets=()
-    [ -r /etc/pip.conf ] && secrets+=(--secret id=pip_conf,src=/etc/pip.conf)
-    [ -r /etc/ssl/certs/ca-certificates.crt ] && secrets+=(--secret id=ca_bundle,src=/etc/ssl/certs/ca-certificates.crt)
+    [ -r /etc/pip.conf ] && secrets+=(--secret "id=pip_conf,src=/etc/pip.conf")
+    [ -r /etc/ssl/certs/ca-certificates.crt ] && secrets+=(--secret "id=ca_bundle,src=/etc/ssl/certs/ca-certificates.crt")
     docker build --network host --progress plain --tag colonnade "${secrets[@]}" . >"$work/build.log" 2>&1 || {
         tail -40 "$work/build.log" >&2
         fail "docker build failed"
