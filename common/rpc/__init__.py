@@ -1,0 +1,1 @@
+"""The floor that speaks gRPC: TLS, channels, servers, presence, and what may leave."""
