@@ -35,8 +35,10 @@ docker:
 	scripts/docker_without_registry.sh
 
 run-environment: $(RUN)
+	@:
 
 dev-environment: $(DEV)
+	@:
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "error: no Python >= 3.11 found; name one with make PYTHON=/path/to/python3" >&2; exit 1; }
