@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
@@ -18,7 +19,6 @@ from common.rpc.channels import Keepalive
 from common.rpc.guard import Guard, Handler, require_async
 from common.rpc.tls import Security
 from common.rpc.wiretap import Wiretap
-from common.types import Role
 
 log = logging.getLogger("vfl.rpc")
 
@@ -32,7 +32,6 @@ class PartyServer:
     def __init__(
         self,
         party: str,
-        role: Role,
         listen: str,
         security: Security,
         wiretap: Wiretap,
@@ -42,7 +41,6 @@ class PartyServer:
 
         Args:
             party: This party; its own certificate may call, too (that is its operator).
-            role: For the log.
             listen: `host:port` to bind; port 0 takes any free one.
             security: Our certificates.
             wiretap: Counts, checks and shows what passes.
@@ -50,7 +48,6 @@ class PartyServer:
                 services to check (identity.require_caller).
         """
         self._party = party
-        self._role = role
         self._listen = listen
         self._security = security
         guard = Guard(party, {party, *peers}, wiretap)
@@ -58,17 +55,21 @@ class PartyServer:
         self._health = HealthServicer()
         self._services: list[str] = []
 
-    def add(self, register: Callable[[Any, Any], None], servicer: object) -> None:
-        """Add a service before the start, with health and reflection for it.
+    def add(
+        self, register: Callable[[Any, Any], None], servicer: object, descriptor: ServiceDescriptor
+    ) -> None:
+        """Add a service before the start.
 
         Args:
             register: The generated `add_…Servicer_to_server`.
             servicer: Its methods are `async def`; streamed responses are yielded.
+            descriptor: The service, for health and reflection.
 
         Raises:
             LocalProtocolError: A method is of another kind.
         """
-        register(servicer, _Registry(self._server, self._services))
+        register(servicer, _Registry(self._server))
+        self._services.append(descriptor.full_name)
 
     async def start(self) -> str:
         """Bind, start to serve, and return the bound `host:port`.
@@ -91,7 +92,7 @@ class PartyServer:
                 self._party,
                 address,
             )
-        log.info("%s (%s) listens on %s", self._party, self._role, address)
+        log.info("%s listens on %s", self._party, address)
         return address
 
     async def stop(self, grace_s: float) -> None:
@@ -112,11 +113,10 @@ class PartyServer:
 
 
 class _Registry:
-    """Stands in for the server while a service registers itself, and notes and checks what it brings."""
+    """Stands in for the server while a service registers itself, and checks what it brings."""
 
-    def __init__(self, server: grpc.aio.Server, services: list[str]) -> None:
+    def __init__(self, server: grpc.aio.Server) -> None:
         self._server = server
-        self._services = services
 
     def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
         self._server.add_generic_rpc_handlers(handlers)
@@ -124,7 +124,6 @@ class _Registry:
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Handler]) -> None:
         for handler in handlers.values():
             require_async(handler)
-        self._services.append(service)
         self._server.add_registered_method_handlers(service, handlers)
 
 
