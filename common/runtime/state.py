@@ -52,6 +52,11 @@ class JobStore:
                 advice="Give the service's user write access, or name another directory under `state`.",
             ) from exc
 
+    def writable(self) -> bool:
+        """Tell whether the directory can be written or, when it is not there yet, made."""
+        nearest = next(folder for folder in (self.root, *self.root.parents) if folder.exists())
+        return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """Hold the directory for this process alone.

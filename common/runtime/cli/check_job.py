@@ -1,0 +1,138 @@
+"""What each peer would answer to a job, asked without opening anything."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from common.data.ids import ordered_id_digest, sorted_id_digest
+from common.data.table import Table
+from common.errors import ColonnadeError, ConfigError
+from common.rpc.channels import Deadline, open_channel
+from common.rpc.diagnose import Finding
+from common.rpc.greeting import check_greeting, make_greeting
+from common.rpc.pb import job_pb2 as pb
+from common.rpc.pb.coordinator_pb2_grpc import CoordinatorStub
+from common.rpc.pb.passive_party_pb2_grpc import PassivePartyStub
+from common.rpc.wiretap import Wiretap
+from common.runtime.config_job import JobConfig
+from common.runtime.config_party import PartyConfig
+from common.runtime.linear_design import (
+    LinearDesign,
+    design_with_intercept,
+    plain_design,
+    prove_plan,
+    read_dataset,
+)
+
+# As long as the nonce of a real opening.
+_NONCE_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    own: PartyConfig
+    job: JobConfig
+    table: Table
+    columns: int
+
+
+async def check_job(own: PartyConfig, job: JobConfig) -> AsyncIterator[tuple[str, Finding]]:
+    """Yield what this party and, asked by the active one, each peer says about a job."""
+    role = job.role_of(own.party)
+    if role != own.role:
+        detail = f"{own.party} is {own.role}; the job names it as {role or 'no party at all'}"
+        yield own.party, Finding("role", False, detail, "change the job file or the party file")
+        return
+    yield own.party, Finding("role", True, f"the job names {own.party} as {role}")
+    if own.role == "coordinator":
+        return
+    try:
+        table, design = _own_part(own, job)
+    except ColonnadeError as exc:
+        yield own.party, _failed("job data", exc)
+        return
+    detail = f"{len(design.train)} training rows, {len(design.test)} test rows, {design.columns} columns"
+    yield own.party, Finding("job data", True, detail)
+    if own.role != "active":
+        return
+    asked = _Asked(own, job, table, design.columns)
+    columns = {own.party: design.columns}
+    for peer in (*job.passive, job.coordinator):
+        findings, count = await _answer(asked, peer)
+        for finding in findings:
+            yield peer, finding
+        if count:
+            columns[peer] = count
+    if len(columns) == len(job.passive) + 1:
+        yield own.party, _plan(design, job, columns)
+
+
+def _own_part(own: PartyConfig, job: JobConfig) -> tuple[Table, LinearDesign]:
+    table = read_dataset(own, job)
+    if own.role != "active":
+        return table, plain_design(table, job)
+    table.column(job.data.label)
+    return table, design_with_intercept(table.without(job.data.label), job)
+
+
+async def _answer(asked: _Asked, peer: str) -> tuple[list[Finding], int]:
+    """Return a peer's answer to the job, and how many columns it holds (0: none, or it did not say)."""
+    own, job = asked.own, asked.job
+    address = own.peers.get(peer)
+    if address is None:
+        detail = f"{own.party} has no address for {peer}"
+        return [Finding("job", False, detail, "add it under `peers` in the party file")], 0
+    try:
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        async with open_channel(peer, address, own.party, own.security, Wiretap()) as channel:
+            stub = CoordinatorStub(channel) if peer == job.coordinator else PassivePartyStub(channel)
+            deadline = Deadline(own.deadlines.call_s, "deadlines.call_s")
+            reply: pb.OpenJobReply = await stub.OpenJob(_preflight(asked, peer, nonce), timeout=deadline)
+        check_greeting(reply.greeting, peer, job.role_of(peer), address)
+    except ColonnadeError as exc:
+        return [_failed("job", exc)], 0
+    if peer == job.coordinator:
+        return [Finding("job", True, "would take part")], 0
+    detail = f"would take part with {reply.rows} rows and {reply.columns} columns"
+    return [Finding("job", True, detail), _ids(asked.table, nonce + reply.id_nonce, reply)], reply.columns
+
+
+def _preflight(asked: _Asked, peer: str, nonce: bytes) -> pb.OpenJobRequest:
+    job = asked.job
+    return pb.OpenJobRequest(
+        turn=pb.Turn(job_id=f"preflight-{secrets.token_hex(6)}", job_digest=job.digest()),
+        greeting=make_greeting(asked.own.party, asked.own.role),
+        expected_role=job.role_of(peer) or "",
+        job_json=job.canonical_json(),
+        columns=asked.columns,
+        id_nonce=nonce,
+        preflight=True,
+    )
+
+
+def _ids(table: Table, key: bytes, reply: pb.OpenJobReply) -> Finding:
+    if ordered_id_digest(table.ids, key) == reply.ordered_id_digest:
+        return Finding("ids", True, f"the same {table.rows} ids in the same order")
+    if sorted_id_digest(table.ids, key) == reply.sorted_id_digest:
+        return Finding("ids", False, "the same ids, but in another order", "sort both files by id")
+    if reply.rows != table.rows:
+        detail = f"not the same ids: {reply.rows} rows there, {table.rows} here"
+    else:
+        detail = f"not the same ids, though {table.rows} rows on both sides"
+    return Finding(
+        "ids", False, detail, "both files must hold the same ids under the same rule (strip, case, unicode)"
+    )
+
+
+def _plan(design: LinearDesign, job: JobConfig, columns: dict[str, int]) -> Finding:
+    try:
+        return Finding("plan", True, prove_plan(design, job, columns).describe())
+    except ColonnadeError as exc:
+        return _failed("plan", exc)
+
+
+def _failed(name: str, exc: ColonnadeError) -> Finding:
+    where = f" ({exc.where})" if exc.where and isinstance(exc, ConfigError) else ""
+    return Finding(name, False, f"{exc.what}{where}", exc.advice)

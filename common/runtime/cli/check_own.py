@@ -1,0 +1,120 @@
+"""What a party can check by itself: its data, its certificates, its state, its port."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from common.data.ids import IdRule
+from common.data.table import read_csv_table
+from common.errors import ColonnadeError
+from common.rpc.addresses import split_address
+from common.rpc.certs import show
+from common.rpc.diagnose import Finding, Route, diagnose
+from common.runtime.config_errors import MIN_KEY_BITS
+from common.runtime.config_party import DatasetConfig, PartyConfig
+from common.runtime.state import JobStore
+
+# A month is what a company's own CA may take.
+_EXPIRES_SOON_DAYS = 30
+
+
+def check_own(own: PartyConfig) -> Iterator[Finding]:
+    """Yield what can be said without any network."""
+    for name, dataset in own.datasets.items():
+        yield _dataset(name, dataset)
+    if own.is_insecure:
+        yield Finding("certificates", True, "none: insecure, on loopback only, FOR TRIALS ONLY")
+    else:
+        yield _certificate(own)
+        yield _key_file(own)
+    yield _state(own)
+    bits = own.policy.min_key_bits
+    enough = bits >= MIN_KEY_BITS
+    yield Finding(
+        "key size", enough, f"jobs with keys below {bits} bits are refused", f"raise it to {MIN_KEY_BITS}"
+    )
+
+
+async def check_port(own: PartyConfig) -> list[Finding]:
+    """Tell whether the service can listen, or already does."""
+    host, port = split_address(own.listen)
+    reason = _cannot_bind(host, port)
+    if reason is None:
+        return [Finding("listen", True, f"{own.listen} is free; the service is not running")]
+    findings = await diagnose(Route(own.party, own.dial_address, own.party, own.role, own.security))
+    broken = [finding for finding in findings if not finding.ok]
+    if not broken:
+        return [Finding("listen", True, f"our own service answers at {own.dial_address}")]
+    advice = "stop whatever listens there, or choose another port under `listen`"
+    return [
+        Finding(
+            "listen",
+            False,
+            f"{own.listen}: {reason}, and not by our own service ({broken[0].detail})",
+            advice,
+        )
+    ]
+
+
+def _dataset(name: str, dataset: DatasetConfig) -> Finding:
+    try:
+        table = read_csv_table(dataset.source.csv, name, IdRule(**dataset.id.model_dump()), dataset.features)
+    except ColonnadeError as exc:
+        return Finding(
+            f"data {name}", False, f"{exc.what} ({exc.where})" if exc.where else exc.what, exc.advice
+        )
+    return Finding(
+        f"data {name}", True, f"{table.rows} rows, {len(table.features)} columns besides {dataset.id.column}"
+    )
+
+
+def _certificate(own: PartyConfig) -> Finding:
+    try:
+        own.security.verify(own.party, own.listen)
+    except ColonnadeError as exc:
+        return Finding(
+            "certificate", False, f"{exc.what} ({exc.where})" if exc.where else exc.what, exc.advice
+        )
+    files = own.security.tls
+    if files is None:
+        return Finding("certificate", False, "no certificates are configured", "`vfl certs` makes them")
+    summary = show([files.cert])[0]
+    soon = f" (in {summary.days_left} days: renew it)" if summary.days_left < _EXPIRES_SOON_DAYS else ""
+    return Finding("certificate", True, f"is for {own.party}, valid until {summary.not_after:%Y-%m-%d}{soon}")
+
+
+def _key_file(own: PartyConfig) -> Finding:
+    path = own.tls.key if own.tls else None
+    try:
+        mode = stat.S_IMODE(Path(path or "").stat().st_mode)
+    except OSError as exc:
+        return Finding("private key", False, f"{path}: {exc.strerror}")
+    if mode & 0o077:
+        return Finding(
+            "private key", False, f"{path} may be read by others (mode {mode:04o})", f"chmod 600 {path}"
+        )
+    return Finding("private key", True, f"only we may read it (mode {mode:04o})")
+
+
+def _state(own: PartyConfig) -> Finding:
+    advice = "give the service's user write access, or name another directory under `state`"
+    if not JobStore(own.state).writable():
+        return Finding("state", False, f"{own.state} cannot be written", advice)
+    return Finding("state", True, f"{own.state} can be written")
+
+
+def _cannot_bind(host: str, port: int) -> str | None:
+    """Return why the address cannot be bound, None when it can."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            # Without this a port whose last connection is just closing would look taken.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as exc:
+        return os.strerror(exc.errno) if exc.errno else str(exc)
+    return None

@@ -1,0 +1,67 @@
+"""`vfl demo`: the federation on this machine, beside one computer that holds all columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from common.runtime.cli.console import open_console
+from common.runtime.cli.init import example
+from common.runtime.cli.local import OutFolder, default_folder, run_local
+from common.runtime.cli.operator import made_folder
+from common.runtime.cli.results import cost_table, measured_rows, number, plain_table, summary
+from common.runtime.config_local import load_local
+
+if TYPE_CHECKING:
+    from common.runtime.cli.pooled import Pooled
+
+
+def demo(out: OutFolder = None) -> None:
+    """Train on two parties' columns on this machine, and compare with pooled data and with B alone."""
+    settings = load_local(example("demo.yaml"))
+    console = open_console()
+    folder = made_folder(out or default_folder(settings.job.job))
+    report = run_local(settings, folder, console)
+    # Loads scikit-learn: a second that no other command should wait.
+    from common.runtime.cli.pooled import pooled_run
+
+    pooled = pooled_run(settings, report)
+    _print_comparison(console, report, pooled)
+    console.print(f"files: {folder}", markup=False, soft_wrap=True)
+
+
+def _print_comparison(console: Console, report: dict[str, Any], pooled: Pooled) -> None:
+    console.print()
+    console.print(summary(report), markup=False, soft_wrap=True)
+    console.print()
+    console.print(comparison_table(report, pooled))
+    console.print(
+        f"largest difference from pooled: loss {pooled.loss_difference:.1e} in any round, "
+        f"weights {pooled.weight_difference:.1e}",
+        markup=False,
+        soft_wrap=True,
+    )
+    console.print()
+    console.print(cost_table(report))
+    console.print()
+
+
+def comparison_table(report: dict[str, Any], pooled: Pooled) -> Table:
+    """Return loss and metrics of the federation, of pooled data, and of the active party alone."""
+    partition = measured_rows(report)
+    table = plain_table("", "federated", "pooled", "B alone")
+    losses = [loss for loss in report["loss_history"] if loss is not None]
+    table.add_row(
+        "training loss, last round", number(losses[-1] if losses else None), number(pooled.losses[-1]), "–"
+    )
+    alone = (report.get("lift") or {}).get("local", {}).get(partition) or {}
+    for metric, value in report["metrics"][partition].items():
+        table.add_row(
+            f"{partition} {metric}",
+            number(value),
+            number(pooled.metrics.get(metric)),
+            number(alone.get(metric)),
+        )
+    return table

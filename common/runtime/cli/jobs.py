@@ -1,0 +1,232 @@
+"""`vfl train`, `jobs`, `show`, `cancel`: what the active party's operator does with jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from common.errors import ConfigError
+from common.rpc.pb.active_party_pb2 import JobRecord, JobStatus
+from common.runtime.cli.console import duration, open_console
+from common.runtime.cli.follow import Detached, follow_on_console
+from common.runtime.cli.operator import Operator, made_folder, operating, raise_if_unsuccessful
+from common.runtime.cli.results import print_results
+from common.runtime.config_job import JobConfig, load_job
+from common.runtime.config_party import PartyConfig, load_party
+
+PartyFile = Annotated[
+    Path, typer.Option("-p", "--party", metavar="PARTY_B.yaml", help="The active party's file.")
+]
+JobFile = Annotated[Path, typer.Option("-c", "--config", metavar="JOB.yaml", help="The job file.")]
+JobName = Annotated[
+    str, typer.Argument(metavar="JOB", help="A job id, or a job's name: then its newest run.")
+]
+OutFolder = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Where the report and the predictions are written."),
+]
+
+# What a shell expects of a program that ended because of Ctrl-C.
+DETACHED_EXIT_CODE = 130
+
+
+def train(
+    config: JobFile,
+    party: PartyFile,
+    out: OutFolder = None,
+    cancel_on_interrupt: Annotated[
+        bool,
+        typer.Option("--cancel-on-interrupt", help="Ctrl-C cancels the job instead of leaving it running."),
+    ] = False,
+) -> None:
+    """Submit a job to the active party's running service, and follow it to its end.
+
+    Ctrl-C stops watching; the job goes on, and `vfl show JOB --follow` watches it again.
+    """
+    own, job = load_party(party), load_job(config)
+    check_fit(job, own, config)
+    folder = made_folder(out) if out else None
+    asyncio.run(_train(own, job, folder, "cancel" if cancel_on_interrupt else "detach", party))
+
+
+def jobs(party: PartyFile) -> None:
+    """List the jobs of the active party's service."""
+    records = asyncio.run(_jobs(load_party(party)))
+    console = open_console()
+    if not records:
+        console.print("no jobs yet")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("job", "name", "status", "rounds", "loss", "submitted", "took"):
+        table.add_column(heading, no_wrap=True, overflow="ignore")
+    for record in records:
+        table.add_row(*_row(record))
+    console.print(table)
+
+
+def show(
+    job: JobName,
+    party: PartyFile,
+    follow: Annotated[bool, typer.Option("--follow", help="Watch the job until it ends.")] = False,
+    out: OutFolder = None,
+) -> None:
+    """Show one job; with --follow watch it, with --out also fetch its report and predictions."""
+    own = load_party(party)
+    folder = made_folder(out) if out else None
+    asyncio.run(_show(own, job, folder, party) if not follow else _follow(own, job, folder, party))
+
+
+def cancel(job: JobName, party: PartyFile) -> None:
+    """Cancel a job at all parties."""
+    record = asyncio.run(_cancel(load_party(party), job))
+    open_console().print(f"{record.job_id}: {status_word(record)}", markup=False)
+
+
+def check_fit(job: JobConfig, own: PartyConfig, path: Path) -> None:
+    """Compare a job with the party file of the one who submits it.
+
+    Raises:
+        ConfigError: The job is another active party's, or names parties or data that are unknown here.
+    """
+    if job.active != own.party:
+        raise ConfigError(
+            f"the job's active party is {job.active}, but the party file is {own.party}'s",
+            where=str(path),
+            advice="Submit it with the active party's file, or change `active` in the job.",
+        )
+    unknown = [name for name in (*job.passive, job.coordinator) if own.peers.get(name) is None]
+    if unknown:
+        raise ConfigError(
+            f"{own.party} has no address for {', '.join(unknown)}",
+            where=str(path),
+            advice="Add it under `peers` in the party file, or change the job.",
+        )
+    if job.data.dataset not in own.datasets:
+        raise ConfigError(
+            f'{own.party} has no data set "{job.data.dataset}"',
+            where=str(path),
+            advice=f"Data sets in the party file: {', '.join(own.datasets) or 'none'}.",
+        )
+
+
+async def run_job(
+    operator: Operator, job_id: str, console: Console, folder: Path | None, on_interrupt: str
+) -> JobRecord:
+    """Follow a job to its end, fetch what it left, and print its results.
+
+    Raises:
+        ColonnadeError: The job ended without a model.
+        Detached: The user stopped watching.
+    """
+    record = await follow_on_console(
+        operator, job_id, console, "cancel" if on_interrupt == "cancel" else "detach"
+    )
+    raise_if_unsuccessful(record)
+    with tempfile.TemporaryDirectory(prefix="vfl-") as spare:
+        await operator.fetch(job_id, folder or Path(spare))
+        report = json.loads(((folder or Path(spare)) / "report.json").read_text(encoding="utf-8"))
+    print_results(console, report)
+    if folder is not None:
+        console.print(f"files: {folder}", markup=False)
+    else:
+        console.print(f"files: `vfl show {job_id} --out DIR -p …` fetches them", markup=False)
+    return record
+
+
+async def _train(
+    own: PartyConfig, job: JobConfig, folder: Path | None, on_interrupt: str, party: Path
+) -> None:
+    console = open_console()
+    async with operating(own) as operator:
+        record = await operator.submit(job)
+        console.print(f"job {record.job_id} is submitted", markup=False)
+        await _run_or_detach(operator, record.job_id, console, folder, on_interrupt, party)
+
+
+async def _follow(own: PartyConfig, job: str, folder: Path | None, party: Path) -> None:
+    async with operating(own) as operator:
+        record = await operator.show(job)
+        await _run_or_detach(operator, record.job_id, open_console(), folder, "detach", party)
+
+
+async def _run_or_detach(
+    operator: Operator, job_id: str, console: Console, folder: Path | None, on_interrupt: str, party: Path
+) -> None:
+    try:
+        await run_job(operator, job_id, console, folder, on_interrupt)
+    except Detached as exc:
+        console.print(
+            f"detached; {job_id} goes on\n  watch:  vfl show {job_id} --follow -p {party}\n"
+            f"  cancel: vfl cancel {job_id} -p {party}",
+            markup=False,
+        )
+        raise typer.Exit(DETACHED_EXIT_CODE) from exc
+
+
+async def _jobs(own: PartyConfig) -> list[JobRecord]:
+    async with operating(own) as operator:
+        return await operator.jobs()
+
+
+async def _show(own: PartyConfig, job: str, folder: Path | None, party: Path) -> None:
+    console = open_console()
+    async with operating(own) as operator:
+        record = await operator.show(job)
+        for name, text in _lines(record):
+            console.print(f"{name:<10} {text}", markup=False, soft_wrap=True)
+        if folder is not None:
+            for path in await operator.fetch(record.job_id, folder):
+                console.print(f"{'file':<10} {path}", markup=False, soft_wrap=True)
+
+
+async def _cancel(own: PartyConfig, job: str) -> JobRecord:
+    async with operating(own) as operator:
+        return await operator.cancel(job)
+
+
+def status_word(record: JobRecord) -> str:
+    """Return a job's status as one small word."""
+    return JobStatus.Name(record.status).removeprefix("JOB_").lower()
+
+
+def _row(record: JobRecord) -> tuple[str, ...]:
+    loss = f"{record.loss:.6g}" if record.HasField("loss") else ""
+    return (
+        record.job_id,
+        record.name,
+        status_word(record),
+        f"{record.rounds}/{record.max_rounds}",
+        loss,
+        _moment(record.submitted_unix_s),
+        _took(record),
+    )
+
+
+def _lines(record: JobRecord) -> list[tuple[str, str]]:
+    job_id, name, status, rounds, loss, submitted, took = _row(record)
+    lines = [("job", job_id), ("name", name), ("algorithm", record.algorithm), ("status", status)]
+    lines += [
+        ("phase", record.phase),
+        ("rounds", rounds),
+        ("loss", loss),
+        ("submitted", submitted),
+        ("took", took),
+    ]
+    lines += [("error", record.error.what), ("where", record.error.where), ("do", record.error.advice)]
+    return [(key, text) for key, text in lines if text]
+
+
+def _moment(unix_s: float) -> str:
+    return datetime.fromtimestamp(unix_s).astimezone().strftime("%Y-%m-%d %H:%M:%S") if unix_s else ""
+
+
+def _took(record: JobRecord) -> str:
+    return duration(record.ended_unix_s - record.submitted_unix_s) if record.ended_unix_s else ""

@@ -1,0 +1,190 @@
+"""Every party of a LOCAL.yaml as its own process on loopback, with throw-away certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from common.errors import JobError
+from common.rpc.certs import create_ca, issue
+from common.runtime.cli.serve import service_command
+from common.runtime.config_local import LocalConfig, LocalParty
+from common.runtime.config_party import PartyConfig, load_party
+from common.runtime.service_process import STOP_GRACE_S
+from common.types import Role
+
+# A party reads no data before it listens; this allows for a cold disk and a busy machine.
+START_S = 60.0
+
+# Beyond its own grace period a service may need to end its workers.
+KILL_AFTER_S = STOP_GRACE_S + 10.0
+
+# Whoever is dialled must listen before the one who dials it learns its port.
+START_ORDER: tuple[Role, ...] = ("coordinator", "passive", "active")
+
+_TAIL_LINES = 15
+_TAIL_BYTES = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class LocalProcess:
+    """A party's running service, its file and its log."""
+
+    party: LocalParty
+    config: PartyConfig
+    process: Process
+    log: Path
+
+    def died(self, while_doing: str) -> JobError:
+        """Return the error for a service that ended by itself, with the end of its log."""
+        code = self.process.returncode
+        how = (
+            f"was killed by signal {-code}"
+            if code is not None and code < 0
+            else f"ended with exit code {code}"
+        )
+        return JobError(
+            f"{self.party.party}'s service {how} {while_doing}",
+            where=f"{self.log}, which ends with:\n{_tail(self.log)}",
+        )
+
+
+@dataclass(slots=True)
+class LocalParties:
+    """Starts the parties in the order in which they dial each other, and stops them all."""
+
+    config: LocalConfig
+    folder: Path
+    logs: Path
+    running: list[LocalProcess] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def started(self) -> AsyncIterator[PartyConfig]:
+        """Run all services while the block runs; yield the active party's configuration.
+
+        Raises:
+            JobError: A service did not start; names it and shows the end of its log.
+        """
+        certificates = self.folder / "certs"
+        create_ca(certificates, "vfl local, throw-away", days=1)
+        try:
+            for role in START_ORDER:
+                for party in self.config.parties:
+                    if party.role == role:
+                        issue(certificates, party.party, days=1)
+                        self.running.append(await self._start(party))
+            yield self.running[-1].config
+        finally:
+            await self._stop()
+
+    async def first_death(self) -> JobError:
+        """Wait until a service ends by itself; return the error that says which."""
+        waits = {asyncio.ensure_future(one.process.wait()): one for one in self.running}
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return waits[done.pop()].died("while the job was running")
+
+    async def _start(self, party: LocalParty) -> LocalProcess:
+        path = self.folder / f"{party.party}.yaml"
+        path.write_text(json.dumps(self._party_file(party), indent=1, ensure_ascii=False), encoding="utf-8")
+        config = load_party(path)
+        log = self.logs / f"{party.party}.log"
+        with log.open("wb") as handle:
+            # A session of its own: Ctrl-C at the terminal is for us, and we stop the parties in order.
+            process = await asyncio.create_subprocess_exec(
+                *service_command(party.role, path),
+                stdin=DEVNULL,
+                stdout=PIPE,
+                stderr=handle,
+                start_new_session=True,
+            )
+        started = LocalProcess(party, config, process, log)
+        try:
+            address = await self._address(started)
+        except BaseException:
+            # It is not among the running ones yet, so nobody else would stop it.
+            await _ended(process)
+            raise
+        reachable = config.model_copy(update={"advertise": address})
+        return LocalProcess(party, reachable, process, log)
+
+    async def _address(self, started: LocalProcess) -> str:
+        pipe = started.process.stdout
+        line = b""
+        if pipe is not None:
+            with contextlib.suppress(TimeoutError):
+                line = await asyncio.wait_for(pipe.readline(), START_S)
+        words = line.decode("utf-8", "replace").split()
+        if words[:3] != [started.party.party, "listening", "on"]:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(started.process.wait(), 1.0)
+            raise started.died("before it was listening")
+        return words[3]
+
+    def _party_file(self, party: LocalParty) -> Mapping[str, Any]:
+        """Return a party file to be written as JSON, which is YAML but for `${`."""
+        own = party.model_dump(mode="json", exclude_unset=True)
+        certificates = self.folder / "certs"
+        own |= {
+            "listen": "127.0.0.1:0",
+            "tls": {
+                "ca": str(certificates / "ca.pem"),
+                "cert": str(certificates / f"{party.party}.pem"),
+                "key": str(certificates / f"{party.party}.key"),
+            },
+            "peers": self._peers(party),
+            "state": str(party.state or self.folder / "state" / party.party),
+        }
+        escaped: Mapping[str, Any] = _escaped(own)
+        return escaped
+
+    def _peers(self, party: LocalParty) -> dict[str, str | None]:
+        addresses = {one.party.party: one.config.dial_address for one in self.running}
+        return {
+            one.party: addresses.get(one.party)
+            for one in self.config.parties
+            if one.party != party.party and not one.role == party.role == "passive"
+        }
+
+    async def _stop(self) -> None:
+        stopping = [_ended(one.process) for one in reversed(self.running)]
+        await asyncio.gather(*stopping)
+
+
+async def _ended(process: Process) -> None:
+    """End a service: SIGTERM first, SIGKILL when it does not follow."""
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), KILL_AFTER_S)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("${", "$${")
+    if isinstance(value, dict):
+        return {key: _escaped(inner) for key, inner in value.items()}
+    return [_escaped(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as handle:
+        handle.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+        lines = handle.read().decode("utf-8", "replace").splitlines()[-_TAIL_LINES:]
+    return "\n".join(f"    {line}" for line in lines) or "    (nothing)"

@@ -1,0 +1,101 @@
+"""The same descent by one computer that holds every column: what a lossless federation reproduces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from common.errors import ConfigError
+from common.glm.metrics import regression_metrics
+from common.glm.ridge import pooled_gradient_descent
+from common.runtime.config_local import LocalConfig, LocalParty
+from common.runtime.config_party import PartyConfig
+from common.runtime.linear_design import (
+    LinearDesign,
+    design_with_intercept,
+    plain_design,
+    read_dataset,
+    step_size,
+)
+from common.types import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """A pooled run and how far the federation is from it.
+
+    Attributes:
+        losses: Mean form, one a round.
+        metrics: On the test rows, or on the training rows when there are no test rows.
+        loss_difference: Largest absolute one over all rounds for which the federation knows its loss.
+        weight_difference: Largest absolute one over all weights, the intercept among them.
+    """
+
+    losses: tuple[float, ...] = field(repr=False)
+    metrics: Mapping[str, float]
+    loss_difference: float
+    weight_difference: float
+
+
+def pooled_run(config: LocalConfig, report: Mapping[str, Any]) -> Pooled:
+    """Repeat a finished local run on pooled data, in this process.
+
+    Raises:
+        ConfigError: The report lacks a party's part of the model.
+    """
+    job = config.job
+    designs, labels = _designs(config)
+    X = np.column_stack([design.matrix for design in designs.values()])
+    active = designs[job.active]
+    train = active.train
+    descent = pooled_gradient_descent(
+        X[train],
+        labels[train],
+        np.concatenate([design.penalties for design in designs.values()]),
+        step_size(job, {name: design.curvature() for name, design in designs.items()}),
+        int(report["rounds"]),
+        active.schedule.rows_of,
+    )
+    measured = active.test if len(active.test) else train
+    weights = np.concatenate([_weights(report, name, design) for name, design in designs.items()])
+    return Pooled(
+        losses=descent.losses,
+        metrics=regression_metrics(labels[measured], X[measured] @ descent.weights),
+        loss_difference=_largest_difference(report["loss_history"], descent.losses),
+        weight_difference=float(np.abs(weights - descent.weights).max()),
+    )
+
+
+def _designs(config: LocalConfig) -> tuple[dict[str, LinearDesign], Floats]:
+    """Return every party's columns, the active party's last, and the labels."""
+    job = config.job
+    parties = {party.party: _as_party(party) for party in config.parties}
+    designs = {name: plain_design(read_dataset(parties[name], job), job) for name in job.passive}
+    table = read_dataset(parties[job.active], job)
+    designs[job.active] = design_with_intercept(table.without(job.data.label), job)
+    return designs, table.column(job.data.label)
+
+
+def _as_party(party: LocalParty) -> PartyConfig:
+    """Return a local party as `read_dataset` wants it; nothing of it is ever bound or dialled."""
+    return PartyConfig.model_construct(
+        party=party.party, role=party.role, datasets=party.datasets, policy=party.policy
+    )
+
+
+def _weights(report: Mapping[str, Any], party: str, design: LinearDesign) -> Floats:
+    part = report["model"].get(party)
+    if part is None:
+        raise ConfigError(f"the report lacks the model part of {party}")
+    weights = [*part["coefficients"]]
+    if len(weights) < design.columns:
+        weights.append(part["intercept"])
+    return np.asarray(weights, dtype=np.float64)
+
+
+def _largest_difference(federated: list[float | None], pooled: tuple[float, ...]) -> float:
+    known = [abs(own - other) for own, other in zip(federated, pooled, strict=False) if own is not None]
+    return max(known, default=float("nan"))

@@ -1,0 +1,85 @@
+"""Prints what a job's report.json says, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from common.runtime.cli.console import duration, size
+
+Report = Mapping[str, Any]
+
+
+def print_results(console: Console, report: Report) -> None:
+    """Print rounds, loss, metrics against the active party alone, and the cost by party."""
+    console.print()
+    console.print(summary(report), markup=False, soft_wrap=True)
+    console.print()
+    console.print(lift_table(report))
+    console.print()
+    console.print(cost_table(report))
+    console.print()
+
+
+def lift_table(report: Report) -> Table:
+    """Return the metrics of the federation beside those of the active party alone."""
+    rows_kind = measured_rows(report)
+    table = plain_table(f"on {report['rows'].get(rows_kind, '?')} {rows_kind} rows", "federated", "B alone")
+    lift = report.get("lift") or {}
+    federated = _metrics(lift, "federated", rows_kind) or report["metrics"].get(rows_kind) or {}
+    alone = _metrics(lift, "local", rows_kind)
+    for metric, value in federated.items():
+        table.add_row(metric, number(value), number(alone.get(metric)))
+    return table
+
+
+def cost_table(report: Report) -> Table:
+    """Return bytes and seconds by party."""
+    seconds = dict(_seconds_by_party(report))
+    table = plain_table("party", "sent", "received", *(["busy"] if seconds else []))
+    for party, traffic in report["traffic"].items():
+        row = [party, size(traffic["sent_bytes"]), size(traffic["received_bytes"])]
+        table.add_row(*row, *([duration(seconds.get(party, 0.0))] if seconds else []))
+    return table
+
+
+def plain_table(*headings: str) -> Table:
+    """Return a table without lines whose columns after the first are flush right."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 3, 0, 0))
+    for index, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if index else "left", no_wrap=True, overflow="ignore")
+    return table
+
+
+def number(value: Any) -> str:
+    """Return a measured number with the digits that mean something."""
+    return f"{value:.6g}" if isinstance(value, int | float) else "–"
+
+
+def measured_rows(report: Report) -> Literal["test", "train"]:
+    """Return which rows the metrics speak of: the training rows only when there are no test rows."""
+    return "test" if report["metrics"].get("test") else "train"
+
+
+def summary(report: Report) -> str:
+    """Return the outcome of a job in one line."""
+    losses = [loss for loss in report.get("loss_history") or [] if loss is not None]
+    parts = [
+        f"{report['rounds']} rounds in {duration(report['seconds']['total'])}",
+        str(report["stopped_because"]),
+    ]
+    if losses:
+        parts.append(f"loss {number(losses[0])} → {number(losses[-1])}")
+    return f"{report['job']}: {'; '.join(parts)}"
+
+
+def _metrics(lift: Mapping[str, Any], who: str, rows_kind: str) -> Mapping[str, Any]:
+    return (lift.get(who) or {}).get(rows_kind) or {}
+
+
+def _seconds_by_party(report: Report) -> Iterator[tuple[str, float]]:
+    for party, value in (report["seconds"].get("by_party") or {}).items():
+        yield party, float(sum(value.values()) if isinstance(value, Mapping) else value)
