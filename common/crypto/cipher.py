@@ -60,6 +60,9 @@ class CipherVector:
         return len(self._content) // self.key.ciphertext_bytes
 
     def __getitem__(self, rows: slice) -> CipherVector:
+        if not isinstance(rows, slice):
+            # Without this, bytes(vector) and iteration would fall back on indices from 0.
+            raise TypeError("a ciphertext vector is cut by slices")
         start, stop, step = rows.indices(len(self))
         if step != 1:
             raise LocalProtocolError("a ciphertext vector is cut into contiguous pieces only")

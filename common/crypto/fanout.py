@@ -11,7 +11,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 # Enough to keep some dozens of workers busy, few enough that memory does not grow with the input.
-_IN_FLIGHT = 64
+_IN_FLIGHT = 32
 
 
 def in_order(

@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from common.crypto.fanout import in_order
 from common.errors import LocalProtocolError
 
-# Rows that one task works on: 2 MB of ciphertexts at 2048 bits. Blocks bound what is in flight.
-_ROW_BLOCK = 4096
-# Digit products that make a task worth shipping: about 20 ms at 2048 bits.
-_TASK_PRODUCTS = 4000
+# Rows that one task works on: 1 MB of ciphertexts at 2048 bits. Blocks bound what is in flight; larger ones
+# would save some 5 % of the products.
+_ROW_BLOCK = 2048
+# Elements that make a task worth shipping: about 20 ms at 2048 bits.
+_TASK_ELEMENTS = 800
 _WINDOWS = range(2, 15)  # 14 bits are the best choice beyond a million rows; digits fit int16
 
 # The ciphertexts of a block of rows, N², and for every column of the task its window and its digits,
@@ -47,10 +48,11 @@ def transposed_powers(
     rows, columns = exponents.shape
     modulus = mpz(int.from_bytes(modulus_squared, "big"))
     positive, negative = [mpz(1)] * columns, [mpz(1)] * columns
-    places = list(_places(rows, columns))
-    tasks = (_task(exponents, content, modulus_squared, place) for place in places)
-    for (_, group), sides in zip(places, in_order(executor, _powers, tasks), strict=True):
-        for column, (above, below) in zip(range(group.start, group.stop), sides, strict=True):
+    group = max(1, _TASK_ELEMENTS // max(1, min(rows, _ROW_BLOCK)))
+    tasks = _tasks(exponents, content, modulus_squared, group)
+    for number, sides in enumerate(in_order(executor, _powers, tasks)):
+        first = number * group % (-(-columns // group) * group)
+        for column, (above, below) in enumerate(sides, start=first):
             positive[column] = positive[column] * above % modulus
             negative[column] = negative[column] * below % modulus
     inverses = _inverses(negative, modulus)
@@ -90,26 +92,22 @@ def _integers(matrix: NDArray[Any]) -> NDArray[Any]:
     return np.array([int(value) for value in matrix.flat], dtype=object).reshape(matrix.shape)
 
 
-def _places(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
-    """Yield the blocks of rows and groups of columns that make one task each."""
-    positions = 5  # of 30- to 40-bit exponents; only the size of a task depends on it
-    group = max(1, _TASK_PRODUCTS // (positions * max(1, min(rows, _ROW_BLOCK))))
-    for row in range(0, rows, _ROW_BLOCK):
-        for column in range(0, columns, group):
-            yield slice(row, min(row + _ROW_BLOCK, rows)), slice(column, min(column + group, columns))
-
-
-def _task(
-    exponents: NDArray[Any], content: bytes, modulus_squared: bytes, place: tuple[slice, slice]
-) -> Task:
-    block, group = place
+def _tasks(exponents: NDArray[Any], content: bytes, modulus_squared: bytes, group: int) -> Iterator[Task]:
+    """Yield the work block by block of rows, and within a block in groups of columns."""
     width = len(modulus_squared)
-    columns = []
-    for column in exponents[block, group].T:
-        bits = max((int(value).bit_length() for value in (column.max(), column.min())), default=0)
-        window = best_window(int(np.count_nonzero(column)), bits)
-        columns.append((window, signed_digits(column, window).tobytes()))
-    return content[block.start * width : block.stop * width], modulus_squared, columns
+    rows, columns = exponents.shape
+    for row in range(0, rows, _ROW_BLOCK):
+        # The columns' tasks share one copy of the block.
+        block = content[row * width : (row + _ROW_BLOCK) * width]
+        for first in range(0, columns, group):
+            part = exponents[row : row + _ROW_BLOCK, first : first + group]
+            yield block, modulus_squared, [_column(column) for column in part.T]
+
+
+def _column(column: NDArray[Any]) -> tuple[int, bytes]:
+    bits = max(int(column.max()).bit_length(), int(column.min()).bit_length())
+    window = best_window(int(np.count_nonzero(column)), bits)
+    return window, signed_digits(column, window).tobytes()
 
 
 def _powers(task: Task) -> list[tuple[int, int]]:

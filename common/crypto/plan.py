@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from common.errors import NumericError
 
@@ -11,6 +11,8 @@ from common.errors import NumericError
 # bits, where even a million rows at 50 bits of scale stay below 2^220.
 FEATURE_LIMIT = 2.0**40
 SCORE_LIMIT = 2.0**50
+
+_LARGEST_LIMIT = 1e100  # its square, times any number of rows, is still a double
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,9 @@ class Plan:
         loss_error: Bound for the sum-form loss, with values as large as the declared limits.
         typical_loss_error: Root mean square for the sum-form loss, with scores of size 1.
         loss_share_limit: The proof holds while each party's own part of the loss stays within it.
+
+    The loss errors are those of two parties. With several passive ones each part is ½ w·(X'd), and carries
+    ½ ‖w‖₁ times the gradient's error besides.
     """
 
     request: PlanRequest
@@ -63,16 +68,22 @@ class Plan:
     def describe(self) -> str:
         """Return what was proved, in plain words."""
         request = self.request
-        return (
+        proved = (
             f"With a {request.key_bits}-bit key, {request.scale_bits} bits of precision and {request.rows} "
-            f"rows nothing can overflow while features stay within ±{request.feature_limit:.3g} and scores "
-            f"within ±{request.score_limit:.3g}: {self.headroom_bits} bits are left. Numbers are rounded to "
-            f"multiples of {self.resolution:.2g}. For columns and residuals of size 1, rounding moves a "
-            f"gradient entry (summed over the rows) by about {self.typical_gradient_error:.1g} and the summed "
-            f"loss by about {self.typical_loss_error:.1g}; the error grows in proportion to the values, and "
-            f"cannot exceed {self.gradient_error:.1g} and {self.loss_error:.1g} at the limits. Double "
-            f"precision adds its own rounding of about 1e-16 of each value."
+            f"rows, nothing can overflow while features stay within ±{request.feature_limit:.3g} and scores within "
+            f"±{request.score_limit:.3g}; {self.headroom_bits} bits are left."
         )
+        typical = (
+            f"Numbers are rounded to multiples of {self.resolution:.2g}. For columns, scores and residuals "
+            f"of size 1, that moves a gradient entry, summed over the rows, by about "
+            f"{self.typical_gradient_error:.1g} and the summed loss by about {self.typical_loss_error:.1g}."
+        )
+        worst = (
+            f"These errors grow in proportion to the values, and for values at the limits cannot exceed "
+            f"{self.gradient_error:.1g} and {self.loss_error:.1g}. Double precision adds its own rounding, "
+            f"about 1e-16 of each value."
+        )
+        return " ".join((proved, typical, worst))
 
     def gradient_error_within(self, feature_limit: float, score_limit: float) -> float:
         """Return the bound for an entry of X'd when features and scores really are this small."""
@@ -109,14 +120,14 @@ def prove_ranges(request: PlanRequest) -> Plan:
         typical_gradient_error=step * math.sqrt(rows * (1 + parties) / 12),
         loss_error=_loss_error(request),
         typical_loss_error=step * math.sqrt(rows * parties * (parties - 1) / 12),
-        loss_share_limit=rows * request.score_limit**2,
+        loss_share_limit=_loss_share_limit(request),
     )
 
 
 def _check(request: PlanRequest) -> None:
     limits = (request.feature_limit, request.score_limit)
-    if not all(math.isfinite(limit) and limit > 0 for limit in limits):
-        raise NumericError("the declared limits must be positive and finite")
+    if not all(0 < limit <= _LARGEST_LIMIT for limit in limits):  # False for NaN too
+        raise NumericError(f"the declared limits must be positive and at most {_LARGEST_LIMIT:.0e}")
     if request.rows < 1 or request.columns < 1 or request.scale_bits < 1 or request.parties < 1:
         raise NumericError("a plan needs rows, columns, parties and bits of precision")
 
@@ -134,11 +145,15 @@ def _largest_value(request: PlanRequest) -> int:
     score = _encoded(request.score_limit, request.scale_bits)
     residual = parties * score
     gradient = rows * feature * residual
-    # L: each party's part within rows·score² (checked at run time, see loss_share_limit), and a product of
-    # scores for each pair of parties.
-    shares = parties * _encoded(rows * request.score_limit**2, 2 * request.scale_bits)
+    # L: each party's own part, and a product of scores for each pair of parties.
+    shares = parties * _encoded(_loss_share_limit(request), 2 * request.scale_bits)
     loss = shares + parties * (parties - 1) // 2 * rows * score * score
     return max(gradient, loss, residual)
+
+
+def _loss_share_limit(request: PlanRequest) -> float:
+    """Return n·parties·score²: twice ½ Σ u_k·d at the limits, which leaves the other half to the penalty."""
+    return request.rows * request.parties * request.score_limit**2
 
 
 def _gradient_error(request: PlanRequest, feature_limit: float, score_limit: float) -> float:
@@ -159,14 +174,7 @@ def _loss_error(request: PlanRequest) -> float:
 
 def _advice(request: PlanRequest) -> str:
     for scale_bits in range(request.scale_bits - 1, 0, -1):
-        smaller = PlanRequest(
-            request.key_bits,
-            scale_bits,
-            request.rows,
-            request.columns,
-            request.feature_limit,
-            request.score_limit,
-        )
+        smaller = replace(request, scale_bits=scale_bits)
         if 3 * _largest_value(smaller) < 1 << (request.key_bits - 1):
             return f"set crypto.precision_bits to {scale_bits} or less, or use a longer key (crypto.key_bits)"
     key_bits = (3 * _largest_value(request)).bit_length() + 1

@@ -1,0 +1,67 @@
+"""Noise from the table is what the formula says, fresh each time, and never without effect."""
+
+from __future__ import annotations
+
+import pytest
+
+from common.crypto.entropy import SeededEntropy
+from common.crypto.noise import NoiseTable
+from coordinator.private_key import PrivateKey
+
+
+def _exponent(digits: int, teeth: int, blocks: int, squarings: int) -> int:
+    """Rebuild r from the grid of the module's docstring, one bit at a time."""
+    exponent = 0
+    for k in reversed(range(squarings)):
+        for j in range(blocks):
+            for i in range(teeth):
+                exponent += (digits >> i & 1) << (i * blocks * squarings + j * squarings + k)
+            digits >>= teeth
+    return exponent
+
+
+@pytest.mark.parametrize(("teeth", "blocks"), [(1, 1), (2, 3), (3, 2), (8, 1), (12, 6)])
+def test_the_table_gives_powers_of_the_generator(private_key: PrivateKey, teeth: int, blocks: int) -> None:
+    key = private_key.public
+    table = NoiseTable(key.modulus, key.noise_generator, teeth, blocks)
+    squarings = table.exponent_bits // (teeth * blocks)
+    entropy = SeededEntropy(b"digits")
+    for digits in [0, 1, (1 << table.exponent_bits) - 1] + [
+        entropy.bits(table.exponent_bits) for _ in range(9)
+    ]:
+        r = _exponent(digits, teeth, blocks, squarings)
+        assert table.power(digits) == pow(key.noise_generator, r, key.modulus_squared)
+
+
+@pytest.mark.parametrize(("teeth", "blocks"), [(1, 1), (2, 3), (3, 2)])
+def test_every_exponent_is_as_likely_as_any_other(teeth: int, blocks: int) -> None:
+    tiny = PrivateKey(7, 11, SeededEntropy(b"tiny")).public
+    table = NoiseTable(tiny.modulus, tiny.noise_generator, teeth, blocks)
+    squarings = table.exponent_bits // (teeth * blocks)
+    exponents = {_exponent(d, teeth, blocks, squarings) for d in range(1 << table.exponent_bits)}
+    assert exponents == set(range(1 << table.exponent_bits))
+
+
+@pytest.mark.parametrize("bits", [256, 512])
+def test_exponents_are_at_least_half_as_long_as_the_modulus(
+    bits: int, private_key: PrivateKey, larger_key: PrivateKey
+) -> None:
+    key = {256: private_key, 512: larger_key}[bits].public
+    assert NoiseTable(key.modulus, key.noise_generator).exponent_bits >= bits // 2
+
+
+def test_noise_is_an_encryption_of_zero_fresh_at_every_draw(private_key: PrivateKey) -> None:
+    key = private_key.public
+    table = NoiseTable(key.modulus, key.noise_generator, 4, 4)
+    entropy = SeededEntropy(b"draws")
+    draws = [int(table.draw(entropy)) for _ in range(50)]
+    assert len(set(draws)) == 50
+    assert all(private_key.decrypt(noise) == 0 for noise in draws)
+
+
+def test_noise_without_effect_is_drawn_again() -> None:
+    tiny = PrivateKey(7, 11, SeededEntropy(b"tiny")).public
+    table = NoiseTable(tiny.modulus, tiny.noise_generator, 2, 2)
+    entropy = SeededEntropy(b"ones")
+    assert any(table.power(entropy.bits(table.exponent_bits)) == 1 for _ in range(200))
+    assert all(table.draw(entropy) != 1 for _ in range(200))
