@@ -8,6 +8,7 @@ request for the same round gets the kept answer if it is the same request, and i
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -54,11 +55,18 @@ class KeyHolder:
         self._columns: dict[str, int] = {}
         self._key: PrivateKey | None = None
         self._answers: dict[tuple[str, str], _Answers] = {}
+        # Two requests at the same moment must not both be the first of their round.
+        self._turnstile = threading.Lock()
 
     @property
     def columns(self) -> Mapping[str, int]:
         """Declared vector lengths of the parties that have opened the job."""
         return dict(self._columns)
+
+    @property
+    def has_key(self) -> bool:
+        """Whether the job's key pair has been made."""
+        return self._key is not None
 
     @property
     def missing(self) -> list[str]:
@@ -96,6 +104,12 @@ class KeyHolder:
             raise Refused(f"the job is not open yet: {', '.join(self.missing) or 'the key'} is missing")
         return self._key
 
+    def require_length(self, party: str, length: int) -> None:
+        """Refuse a vector as soon as it is longer than the party declared."""
+        declared = self._columns.get(party, 0)
+        if length > declared:
+            raise Refused(f"{party} declared vectors of length {declared} and sent more")
+
     def decrypt_gradient(self, party: str, round_number: int, vector: CipherVector) -> tuple[int, ...]:
         """Decrypt a party's masked gradient; uniform residues to us, a gradient to the party alone."""
         expected = self._columns.get(party)
@@ -117,14 +131,20 @@ class KeyHolder:
         key = self.key
         if not 1 <= round_number <= self._agreement.max_rounds:
             raise Refused(f"round {round_number} is outside the agreed {self._agreement.max_rounds} rounds")
-        last = self._answers.setdefault((party, purpose), _Answers())
-        digest = hashlib.sha256(repr(vector.ciphertexts()).encode()).digest()
+        with self._turnstile:
+            return self._answer_once(
+                key, self._answers.setdefault((party, purpose), _Answers()), round_number, vector
+            )
+
+    def _answer_once(
+        self, key: PrivateKey, last: _Answers, round_number: int, vector: CipherVector
+    ) -> tuple[int, ...]:
+        ciphertexts = vector.ciphertexts()
+        digest = hashlib.sha256(repr(ciphertexts).encode()).digest()
         if round_number == last.round and digest == last.request_digest:
             return last.residues
         if round_number <= last.round:
-            raise Refused(
-                f"round {round_number} of {party} was already answered: a {purpose} is decrypted once"
-            )
-        residues = tuple(key.decrypt(ciphertext) for ciphertext in vector.ciphertexts())
+            raise Refused(f"round {round_number} was already answered: a vector is decrypted once")
+        residues = tuple(map(key.decrypt, ciphertexts))
         last.round, last.request_digest, last.residues = round_number, digest, residues
         return residues

@@ -1,8 +1,8 @@
-"""Party A's role in encrypted linear regression (Yang, Liu, Chen, Tong 2019; rounds as in protos/vfl/v1/he_linear.proto).
+"""Party A's role in encrypted linear regression (Yang, Liu, Chen, Tong 2019).
 
-    step 1   u_A = X_A w_A;  send [[u_A]] and [[L_A]],  L_A = ½ Σ u_A² + (n·l2/2) ‖w_A‖²
-    step 3   [[g_A]] = X_A' [[d]];  send [[g_A + R_A]]
-    step 4   w_A ← w_A − η (g_A / n + l2 w_A)
+step 1   u_A = X_A w_A;  send [[u_A]] and [[L_A]],  L_A = ½ Σ u_A² + (n·l2/2) ‖w_A‖²
+step 3   [[g_A]] = X_A' [[d]];  send [[g_A + R_A]]
+step 4   w_A ← w_A − η (g_A / n + l2 w_A)
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Party B's role in encrypted linear regression (Yang, Liu, Chen, Tong 2019; rounds as in protos/vfl/v1/he_linear.proto).
+"""Party B's role in encrypted linear regression (Yang, Liu, Chen, Tong 2019).
 
-    step 2   z = X_B w_B − y;  [[d]] = [[u_A]] ⊕ Enc(z) → A
-             [[L]] = [[L_A]] ⊕ Σ z_i ⊗ [[u_A,i]] ⊕ L_B → C,  L_B = ½ Σ z² + (n·l2/2) ‖w_B‖²
-    step 3   [[X_B' u_A + R_B]] → C
-    step 4   g_B = X_B' u_A + X_B' z;  w_B ← w_B − η (g_B / n + l2 w_B)
+step 2   z = X_B w_B − y;  [[d]] = [[u_A]] ⊕ Enc(z) → A
+         [[L]] = [[L_A]] ⊕ Σ z_i ⊗ [[u_A,i]] ⊕ L_B → C,  L_B = ½ Σ z² + (n·l2/2) ‖w_B‖²
+step 3   [[X_B' u_A + R_B]] → C
+step 4   g_B = X_B' u_A + X_B' z;  w_B ← w_B − η (g_B / n + l2 w_B)
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ class ActiveRegression:
         lengths = {len(vector) for vector in scores}
         end = current.absorbed + max(lengths)
         if len(lengths) != 1 or end > len(current.residuals):
-            raise RemoteProtocolError(f"{end} encrypted scores came for a batch of {len(current.residuals)} rows")
+            raise RemoteProtocolError(
+                f"{end} encrypted scores came for a batch of {len(current.residuals)} rows"
+            )
         part = slice(current.absorbed, end)
         z = current.residuals[part]
         cross = z if len(scores) == 1 else 0.5 * z
@@ -102,8 +104,8 @@ class ActiveRegression:
     def encrypted_loss(self, shares: Sequence[CipherVector]) -> SealedVector:
         """Step 2: [[L]] in sum form, for the key holder.
 
-        With one passive party `shares` is its [[L_A]]. With several it is each one's [[½ w_k·g_k + …]], and the sum is
-        ½ Σ d² = Σ_k ½ w_k·(X_k'd) + ½ z·Σ u_k + ½ z·z.
+        With one passive party `shares` is its [[L_A]]. With several it is each one's [[½ w_k·g_k + …]],
+        and the sum is ½ Σ d² = Σ_k ½ w_k·(X_k'd) + ½ z·Σ u_k + ½ z·z.
         """
         current = self._complete()
         z = current.residuals

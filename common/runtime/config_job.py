@@ -50,6 +50,10 @@ class JobTrain(Section):
     loss_every: int = Field(default=1, ge=0)
     seed: Seed = 0
 
+    def has_loss(self, round_number: int) -> bool:
+        """Whether the loss of a round (from 1) is computed: rounds 1, 1 + loss_every, 1 + 2·loss_every, …"""
+        return self.loss_every > 0 and (round_number - 1) % self.loss_every == 0
+
     @model_validator(mode="after")
     def _tolerance_sees_a_loss(self) -> Self:
         require(self._broken())

@@ -11,12 +11,12 @@ import hashlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from common.errors import Refused, RemoteProtocolError, UnknownJob
-from common.rpc.greeting import check_greeting
+from common.rpc.greeting import check_caller
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.presence import Attendees
 from common.runtime.config_job import JobConfig
@@ -36,7 +36,7 @@ REMEMBERED_JOBS = 256
 class Ending:
     """How a job ended: the outcome, the reason, and the last round that counts."""
 
-    outcome: pb.Outcome
+    outcome: pb.Outcome.ValueType
     reason: str
     rounds: int = 0
 
@@ -50,15 +50,17 @@ class HostedJob(Generic[State]):
     config: JobConfig
     state: State
     attendees: Attendees
+    started_s: float
     ending: asyncio.Task[pb.CloseJobReply] | None = None
-    started_s: float = 0.0
 
 
 class JobHost(Generic[State]):
     """The jobs that this party takes part in without conducting them."""
 
     def __init__(
-        self, own: PartyConfig, on_end: Callable[[HostedJob[State], Ending], Awaitable[pb.CloseJobReply]]
+        self,
+        own: PartyConfig,
+        on_end: Callable[[HostedJob[State], Ending], Coroutine[None, None, pb.CloseJobReply]],
     ) -> None:
         """`on_end` is called once a job, however it ends: it keeps or drops what the job left."""
         self._own = own
@@ -73,7 +75,7 @@ class JobHost(Generic[State]):
             Refused: Version, role, membership or policy do not fit; says which.
             RemoteProtocolError: The job is damaged.
         """
-        check_greeting(request.greeting, caller, request.greeting.role)
+        check_caller(request.greeting, caller)
         job = JobConfig.from_json(request.job_json)
         if hashlib.sha256(request.job_json).digest() != request.turn.job_digest:
             raise RemoteProtocolError("the job that was sent does not have the digest that came with it")
@@ -96,10 +98,9 @@ class JobHost(Generic[State]):
         job_id = request.turn.job_id
         if job_id in self._ended:
             raise Refused("a job of this id has ended here; submit it again under a new one")
-        attendees = Attendees(
-            self._own.deadlines.peer_s, lambda party: self._vanished(job_id, party), expected=self._callers(job)
-        )
-        hosted = HostedJob(job_id, request.turn.job_digest, job, state, attendees, started_s=time.monotonic())
+        attendees = Attendees(self._own.deadlines.peer_s, lambda party: self._vanished(job_id, party))
+        attendees.expect(self._callers(job))
+        hosted = HostedJob(job_id, request.turn.job_digest, job, state, attendees, time.monotonic())
         self._jobs[job_id] = hosted
         log.info("job %s opened by %s", job_id, job.active)
         return hosted
@@ -146,6 +147,22 @@ class JobHost(Generic[State]):
 
     async def end(self, hosted: HostedJob[State], ending: Ending) -> pb.CloseJobReply:
         """End a job: once, whoever asks first."""
+        return await asyncio.shield(self._begin_end(hosted, ending))
+
+    async def end_all(self, reason: str) -> None:
+        """End every open job, because this party stops."""
+        for hosted in list(self._jobs.values()):
+            await self.end(hosted, Ending(pb.CANCELLED, reason))
+
+    def _vanished(self, job_id: str, party: str) -> None:
+        hosted = self._jobs.get(job_id)
+        if hosted is not None:
+            waited_s = self._own.deadlines.peer_s
+            self._begin_end(
+                hosted, Ending(pb.FAILED, f"{party} was gone for {waited_s:g} s (deadlines.peer_s)")
+            )
+
+    def _begin_end(self, hosted: HostedJob[State], ending: Ending) -> asyncio.Task[pb.CloseJobReply]:
         if hosted.ending is None:
             self._jobs.pop(hosted.job_id, None)
             hosted.attendees.end(ending.reason)
@@ -155,27 +172,21 @@ class JobHost(Generic[State]):
                 self._ended.popitem(last=False)
             name = pb.Outcome.Name(ending.outcome).lower()
             log.info("job %s %s%s", hosted.job_id, name, f": {ending.reason}" if ending.reason else "")
-        return await asyncio.shield(hosted.ending)
-
-    async def end_all(self, reason: str) -> None:
-        """End every open job, because this party stops."""
-        for hosted in list(self._jobs.values()):
-            await self.end(hosted, Ending(pb.Outcome.CANCELLED, reason))
-
-    async def _vanished(self, job_id: str, party: str) -> None:
-        hosted = self._jobs.get(job_id)
-        if hosted is not None:
-            await self.end(hosted, Ending(pb.Outcome.FAILED, f"{party} vanished and did not come back"))
+        return hosted.ending
 
     def _callers(self, job: JobConfig) -> tuple[str, ...]:
         return (job.active,) if self._own.role == "passive" else (job.active, *job.passive)
 
     def _unknown(self, job_id: str) -> UnknownJob:
         if job_id not in self._ended:
-            return UnknownJob(f"{self._own.party} has no open job of this id", advice="It may have restarted.")
+            return UnknownJob(
+                f"{self._own.party} has no open job of this id", advice="It may have restarted."
+            )
         ending = self._ended[job_id][0]
         outcome = pb.Outcome.Name(ending.outcome).lower()
-        return UnknownJob(f"the job has ended at {self._own.party} ({outcome}): {ending.reason or 'no reason given'}")
+        return UnknownJob(
+            f"the job has ended at {self._own.party} ({outcome}): {ending.reason or 'no reason given'}"
+        )
 
     def _agree(self, job: JobConfig) -> None:
         policy, own = self._own.policy, self._own.party

@@ -1,0 +1,187 @@
+"""A party's columns as a linear job uses them: split, scaled, checked, dealt into batches.
+
+Both sides of a job do the same with their own columns, on the rows that the job's seeds name, so that row i of one
+side is row i of the other without a word about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from common.crypto.cipher import Cipher, PaillierCipher
+from common.crypto.entropy import SystemEntropy
+from common.crypto.limits import check_features
+from common.crypto.paillier import PublicKey
+from common.crypto.phe_bridge import PheCipher
+from common.crypto.plan import Plan, PlanRequest, prove_ranges
+from common.data.ids import IdRule
+from common.data.preprocess import Standardizer
+from common.data.split import BatchSchedule, split_rows
+from common.data.table import Table, read_csv_table
+from common.errors import ConfigError, Refused, RemoteProtocolError
+from common.glm.gradient_descent import GradientStep
+from common.glm.rank_rule import require_rank_margin
+from common.runtime.config_job import JobConfig
+from common.runtime.config_party import PartyConfig
+from common.types import Floats, Ints
+
+INTERCEPT = "intercept"
+
+# Batches curve more than all rows together do; half the step keeps them from diverging.
+MINIBATCH_DAMPING = 0.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearDesign:
+    """One party's part of the design matrix.
+
+    Attributes:
+        features: Names of the d columns; the last one is `intercept` where this party has it.
+        matrix: (n, d), all aligned rows in file order, scaled; may be seen by this party alone.
+        train: Positions of the training rows in `matrix`.
+        test: Positions of the test rows.
+        scaling: What was done to the columns, fitted on the training rows.
+        schedule: Which training rows belong to which round.
+        penalties: l2 of each column, (d,).
+    """
+
+    features: tuple[str, ...]
+    matrix: Floats = field(repr=False)
+    train: Ints = field(repr=False)
+    test: Ints = field(repr=False)
+    scaling: Standardizer
+    schedule: BatchSchedule
+    penalties: Floats
+
+    @property
+    def columns(self) -> int:
+        """Number of columns d, the intercept included."""
+        return len(self.features)
+
+    def step(self, learning_rate: float) -> GradientStep:
+        """Return the update of this party's weights."""
+        return GradientStep(self.features, learning_rate, self.penalties)
+
+    def curvature(self) -> float:
+        """Return the largest eigenvalue of X'X/n over the training rows, plus the largest l2.
+
+        The sum of these numbers over all parties bounds the curvature of the whole objective, so its
+        inverse is a step size that cannot diverge.
+        """
+        rows = self.matrix[self.train]
+        top = float(np.linalg.norm(rows, ord=2)) ** 2 / len(rows) if rows.size else 0.0
+        return top + float(self.penalties.max(initial=0.0))
+
+
+def read_dataset(own: PartyConfig, job: JobConfig) -> Table:
+    """Read the data set that a job names, as this party's own file declares it.
+
+    Raises:
+        Refused: This party has no data set of that name, or too few rows for its policy.
+        DataError: The file is unreadable, or a cell in it is wrong.
+    """
+    dataset = own.datasets.get(job.data.dataset)
+    if dataset is None:
+        raise Refused(f"{own.party} has no data set called {job.data.dataset!r}")
+    wanted = dataset.features
+    if wanted != "all" and own.role == "active":
+        wanted = (*(name for name in wanted if name != job.data.label), job.data.label)
+    rule = IdRule(**dataset.id.model_dump())
+    table = read_csv_table(dataset.source.csv, job.data.dataset, rule, wanted)
+    if table.rows < own.policy.min_rows:
+        raise Refused(
+            f"the policy of {own.party} asks for {own.policy.min_rows} rows at least, the data set has {table.rows}"
+        )
+    return table
+
+
+def plain_design(table: Table, job: JobConfig) -> LinearDesign:
+    """Return the design of a party without the intercept's column.
+
+    Raises:
+        NumericError: A feature is beyond the limits that the plan is proved for.
+        DataError: No row would be left to train on.
+    """
+    train, test = split_rows(table.rows, job.data.test_fraction, job.data.split_seed)
+    scaling = (
+        Standardizer.fit(table.values[train], table.features)
+        if job.data.standardize
+        else Standardizer.identity(table.features)
+    )
+    matrix = check_features(scaling.apply(table.values), table.features)
+    schedule = BatchSchedule(len(train), job.train.batch_size, job.train.seed)
+    penalties = np.full(len(table.features), job.model.l2)
+    return LinearDesign(table.features, matrix, train, test, scaling, schedule, penalties)
+
+
+def design_with_intercept(table: Table, job: JobConfig) -> LinearDesign:
+    """Return the active party's design: a column of ones stands last, if the job asks for an intercept.
+
+    Raises:
+        ConfigError: A feature is itself called `intercept`.
+    """
+    design = plain_design(table, job)
+    if not job.data.intercept:
+        return design
+    if INTERCEPT in design.features:
+        raise ConfigError(
+            f"a feature is called {INTERCEPT!r}, as the intercept is",
+            advice="Rename the column, or exclude it.",
+        )
+    return LinearDesign(
+        (*design.features, INTERCEPT),
+        np.column_stack([design.matrix, np.ones(table.rows)]),
+        design.train,
+        design.test,
+        design.scaling,
+        design.schedule,
+        np.append(design.penalties, job.model.l2 if job.model.penalize_intercept else 0.0),
+    )
+
+
+def prove_plan(design: LinearDesign, job: JobConfig, columns: Mapping[str, int]) -> Plan:
+    """Prove before round 1 that nothing overflows (rule 1.2.7) and nobody can solve for rows (rule 1.2.5).
+
+    Args:
+        design: Of this party.
+        job: The job.
+        columns: Of every party that has columns.
+
+    Raises:
+        NumericError: A value could overflow.
+        Refused: Batches are too small.
+    """
+    require_rank_margin(design.schedule.batches, design.schedule.smallest, columns)
+    return prove_ranges(
+        PlanRequest(
+            key_bits=job.crypto.key_bits,
+            scale_bits=job.crypto.precision_bits,
+            rows=len(design.train),
+            columns=max(columns.values()),
+            parties=len(columns),
+        )
+    )
+
+
+def step_size(job: JobConfig, curvatures: Mapping[str, float]) -> float:
+    """Return the job's learning rate; `auto` is the inverse of a bound on the curvature."""
+    if job.train.learning_rate != "auto":
+        return job.train.learning_rate
+    bound = 1.0 / sum(curvatures.values())
+    return bound if job.train.batch_size is None else MINIBATCH_DAMPING * bound
+
+
+def cipher_for(job: JobConfig, key: PublicKey, executor: Executor) -> Cipher:
+    """Return the cipher that the job's `crypto.backend` names.
+
+    Raises:
+        RemoteProtocolError: The key is not as long as the job says.
+    """
+    if key.bits != job.crypto.key_bits:
+        raise RemoteProtocolError(f"the key has {key.bits} bits, the job says {job.crypto.key_bits}")
+    backends: dict[str, type[PaillierCipher] | type[PheCipher]] = {"gmpy2": PaillierCipher, "phe": PheCipher}
+    return backends[job.crypto.backend](key, executor, SystemEntropy())

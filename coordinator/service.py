@@ -1,0 +1,160 @@
+"""The key holder's service: opens and closes jobs, and hands what the role allows to those it allows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from concurrent.futures import Executor
+
+from common.crypto.cipher import CipherVector, parse_ciphertexts
+from common.crypto.entropy import SystemEntropy
+from common.errors import RemoteProtocolError
+from common.rpc.chunks import chunk_slices
+from common.rpc.greeting import check_caller, make_greeting
+from common.rpc.identity import Context, caller
+from common.rpc.pb import he_linear_pb2 as he
+from common.rpc.pb import job_pb2 as pb
+from common.rpc.pb.coordinator_pb2 import DESCRIPTOR
+from common.rpc.pb.coordinator_pb2_grpc import CoordinatorServicer, add_CoordinatorServicer_to_server
+from common.rpc.server import PartyServer
+from common.rpc.wiretap import Wiretap
+from common.runtime.config_party import PartyConfig
+from common.runtime.hosting import Ending, HostedJob, JobHost
+from common.runtime.state import JobStore
+from coordinator.he_linear import Agreement, KeyHolder
+from coordinator.private_key import PrivateKey
+
+Job = HostedJob[KeyHolder]
+
+
+class CoordinatorService:
+    """The key holder as its process runs it."""
+
+    def __init__(self, own: PartyConfig, executor: Executor) -> None:
+        """Create the service. The executor is not used: private keys do not leave this process."""
+        wiretap = Wiretap()
+        self._servicer = _Servicer(own, wiretap)
+        self._server = PartyServer(own.party, own.listen, own.security, wiretap, tuple(own.peers))
+        self._server.add(
+            add_CoordinatorServicer_to_server, self._servicer, DESCRIPTOR.services_by_name["Coordinator"]
+        )
+
+    async def start(self) -> str:
+        """Begin to listen; return the bound address."""
+        return await self._server.start()
+
+    async def stop(self, grace_s: float) -> None:
+        """End all jobs and stop listening."""
+        await self._servicer.stop()
+        await self._server.stop(grace_s)
+
+
+class _Servicer(CoordinatorServicer):
+    """Checks identity and turn, converts, calls the role, converts."""
+
+    def __init__(self, own: PartyConfig, wiretap: Wiretap) -> None:
+        self._own = own
+        self._wiretap = wiretap
+        self._store = JobStore(own.state)
+        self._host: JobHost[KeyHolder] = JobHost(own, self._on_end)
+
+    async def stop(self) -> None:
+        """End all jobs, because the service stops."""
+        await self._host.end_all(f"{self._own.party} is shutting down")
+
+    async def Greet(self, request: pb.Greeting, context: Context) -> pb.Greeting:  # noqa: N802 (gRPC's name)
+        check_caller(request, caller(context))
+        return make_greeting(self._own.party, self._own.role)
+
+    async def OpenJob(self, request: pb.OpenJobRequest, context: Context) -> pb.OpenJobReply:  # noqa: N802
+        party = caller(context)
+        job = self._host.admit(request, party)
+        reply = pb.OpenJobReply(turn=request.turn, greeting=make_greeting(self._own.party, self._own.role))
+        if request.preflight:
+            return reply
+        hosted = self._host.known(request.turn, party)
+        if hosted is None:
+            agreement = Agreement(job.active, job.passive, job.train.max_rounds, job.train.loss_every)
+            hosted = self._host.add(request, job, KeyHolder(agreement))
+        hosted.state.open(party, request.columns)
+        if not hosted.state.missing and not hosted.state.has_key:
+            # Half a second at 2048 bits, in a thread so that other jobs go on.
+            key = await asyncio.to_thread(PrivateKey.generate, job.crypto.key_bits, SystemEntropy())
+            if not hosted.state.has_key:
+                hosted.state.use_key(key)
+        return reply
+
+    async def Attend(self, request: pb.Attendance, context: Context) -> AsyncIterator[pb.Presence]:  # noqa: N802
+        async for presence in self._host.attend(request.turn, caller(context)):
+            yield presence
+
+    async def CloseJob(self, request: pb.CloseJobRequest, context: Context) -> pb.CloseJobReply:  # noqa: N802
+        return await self._host.close(request, caller(context))
+
+    async def GetPublicKey(self, request: he.PublicKeyRequest, context: Context) -> he.PublicKey:  # noqa: N802
+        hosted = self._host.find(request.turn, caller(context))
+        key = hosted.state.key.public
+        return he.PublicKey(
+            turn=request.turn, modulus=key.modulus_bytes, noise_generator=key.noise_generator_bytes
+        )
+
+    async def DecryptGradient(  # noqa: N802
+        self, request: AsyncIterator[he.MaskedGradient], context: Context
+    ) -> AsyncIterator[he.DecryptedGradient]:
+        party = caller(context)
+        hosted, turn, vector = await self._collect(request, party)
+        residues = await asyncio.to_thread(hosted.state.decrypt_gradient, party, turn.round, vector)
+        width = vector.key.residue_bytes
+        for rows in chunk_slices(len(residues), width):
+            packed = b"".join(residue.to_bytes(width, "big") for residue in residues[rows])
+            yield he.DecryptedGradient(turn=turn, residues=packed)
+
+    async def DecryptLoss(self, request: he.EncryptedLoss, context: Context) -> he.DecryptedLoss:  # noqa: N802
+        party = caller(context)
+        hosted = self._host.find(request.turn, party)
+        key = hosted.state.key.public
+        vector = parse_ciphertexts(request.ciphertext, key, 1)
+        residue = await asyncio.to_thread(hosted.state.decrypt_loss, party, request.turn.round, vector)
+        return he.DecryptedLoss(turn=request.turn, residue=residue.to_bytes(key.residue_bytes, "big"))
+
+    async def _collect(
+        self, request: AsyncIterator[he.MaskedGradient], party: str
+    ) -> tuple[Job, pb.Turn, CipherVector]:
+        """Put the chunks of one vector together; more than the declared length is not even kept."""
+        hosted: Job | None = None
+        turn, parts, length = pb.Turn(), [], 0
+        async for message in request:
+            if hosted is None:
+                hosted, turn = self._host.find(message.turn, party), message.turn
+            elif message.turn != turn:
+                raise RemoteProtocolError("one stream speaks of two turns")
+            part = parse_ciphertexts(message.ciphertexts, hosted.state.key.public, None)
+            length += len(part)
+            hosted.state.require_length(party, length)
+            parts.append(part)
+        if hosted is None:
+            raise RemoteProtocolError("an empty stream came instead of a gradient")
+        return hosted, turn, CipherVector.joined(hosted.state.key.public, parts)
+
+    async def _on_end(self, hosted: Job, ending: Ending) -> pb.CloseJobReply:
+        """Keep how the job ended; its key dies with the job's state."""
+        traffic = self._wiretap.totals(hosted.job_id)
+        self._wiretap.forget(hosted.job_id)
+        elapsed_s = time.monotonic() - hosted.started_s
+        record = {
+            "job": hosted.config.job,
+            "outcome": pb.Outcome.Name(ending.outcome).lower(),
+            "reason": ending.reason,
+            "rounds": ending.rounds,
+            "seconds": elapsed_s,
+            "sent_bytes": traffic.sent_bytes,
+            "received_bytes": traffic.received_bytes,
+        }
+        await asyncio.to_thread(self._store.write_json, hosted.job_id, "status.json", record)
+        return pb.CloseJobReply(
+            turn=pb.Turn(job_id=hosted.job_id, job_digest=hosted.digest, round=ending.rounds),
+            sent_bytes=traffic.sent_bytes,
+            received_bytes=traffic.received_bytes,
+            seconds={"total": elapsed_s},
+        )

@@ -1,0 +1,197 @@
+"""What a passive party does in one encrypted linear regression, call by call: converts, and calls the role."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import contextmanager, suppress
+
+from common.crypto.cipher import Cipher, SealedVector, parse_ciphertexts
+from common.crypto.entropy import SystemEntropy
+from common.crypto.fixed_point import FixedPoint
+from common.errors import ColonnadeError, RemoteProtocolError
+from common.rpc.chunks import chunk_slices
+from common.rpc.pb import he_linear_pb2 as he
+from common.rpc.pb import job_pb2 as pb
+from common.runtime.config_job import JobConfig
+from common.runtime.coordinator_client import CoordinatorClient
+from common.runtime.linear_design import LinearDesign, cipher_for, prove_plan
+from party_a.he_linear import PassiveRegression
+
+_SCORE_BYTES = 8  # a partial score in the clear is a double
+
+
+class LinearCalls:
+    """The state of one job at one passive party."""
+
+    def __init__(
+        self,
+        party: str,
+        job: JobConfig,
+        design: LinearDesign,
+        coordinator: CoordinatorClient,
+        executor: Executor,
+    ) -> None:
+        self.design = design
+        self.coordinator = coordinator
+        self.opened: asyncio.Future[pb.OpenJobReply] = asyncio.get_running_loop().create_future()
+        self.attendance: asyncio.Future[None] | None = None
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self._party = party
+        self._job = job
+        self._executor = executor
+        self._role: PassiveRegression | None = None
+        self._cipher: Cipher | None = None
+        self._applying = asyncio.Lock()
+        self._last: he.RoundApplied | None = None
+        self._measured = False
+
+    async def prepare(self, request: he.PrepareRequest) -> he.PrepareReply:
+        """Prove the plan, fetch the public key from the coordinator itself, and take the role."""
+        with self._timed("preparing"):
+            columns = self._checked(request)
+            await asyncio.to_thread(prove_plan, self.design, self._job, columns)
+            key = await self.coordinator.public_key()
+            if self._role is None:
+                self._cipher = cipher_for(self._job, key, self._executor)
+                self._role = PassiveRegression(
+                    self.design.matrix[self.design.train],
+                    self.design.schedule,
+                    self.design.step(request.learning_rate),
+                    self._cipher,
+                    FixedPoint(self._job.crypto.precision_bits),
+                    SystemEntropy(),
+                )
+        return he.PrepareReply(turn=request.turn, key_id=key.key_id)
+
+    async def encrypt_scores(self, turn: pb.Turn) -> AsyncIterator[he.EncryptedScores]:
+        """Step 1: yield [[u_A]] of the round's rows, and [[L_A]] with the last of them."""
+        role, cipher = self._ready()
+        if self._measured:
+            raise RemoteProtocolError("no round can follow after the partial scores were sent in the clear")
+        with self._timed("scores"):
+            rows = await asyncio.to_thread(role.begin, turn.round)
+            alone = len(self._job.passive) == 1
+            for part in chunk_slices(rows, cipher.key.ciphertext_bytes):
+                sealed = await asyncio.to_thread(role.encrypt_scores, part)
+                chunk = he.EncryptedScores(turn=turn, ciphertexts=sealed.to_bytes())
+                if part.stop == rows and alone and self._job.train.has_loss(turn.round):
+                    share = await asyncio.to_thread(role.loss_share_from_scores)
+                    chunk.loss_share = share.to_bytes()
+                yield chunk
+
+    async def apply_residuals(
+        self, first: he.EncryptedResiduals, more: AsyncIterator[he.EncryptedResiduals]
+    ) -> he.RoundApplied:
+        """Steps 3 and 4: X_A'[[d]], mask, have it decrypted, unmask, update."""
+        async with self._applying:
+            role, _ = self._ready()
+            if self._last is not None and first.turn.round == self._last.turn.round:
+                return self._last
+            if first.turn.round != role.applied + 1:
+                raise RemoteProtocolError(
+                    f"residuals of round {first.turn.round} came after round {role.applied}"
+                )
+            await self._absorb(role, first, first.turn)
+            async for chunk in more:
+                await self._absorb(role, chunk, first.turn)
+            with self._timed("gradient"):
+                masked = await asyncio.to_thread(role.masked_gradient)
+            with self._timed("decryption"):
+                residues = await self.coordinator.decrypt_gradient(first.turn.round, masked)
+            role.apply(residues)
+            reply = he.RoundApplied(turn=first.turn)
+            if len(self._job.passive) > 1 and self._job.train.has_loss(first.turn.round):
+                share: SealedVector = await asyncio.to_thread(role.loss_share_from_gradient)
+                reply.loss_share = share.to_bytes()
+            self._last = reply
+            return reply
+
+    def partial_scores(self, turn: pb.Turn) -> Iterator[he.PartialScores]:
+        """Yield u_A of all aligned rows, in the clear: what measuring the model costs (see the report's leaks).
+
+        Training is over with that: scores of the same rows under several weights would show the features.
+        """
+        role, _ = self._ready()
+        if not role.applied:
+            raise RemoteProtocolError("partial scores were asked for before any round")
+        self._measured = True
+        scores = self.design.matrix @ role.weights
+        for part in chunk_slices(len(scores), _SCORE_BYTES):
+            yield he.PartialScores(turn=turn, scores=scores[part].tolist())
+
+    def model(self, job_id: str, rounds: int) -> dict[str, object]:
+        """Return this party's part of the model, to be kept on its own disk.
+
+        Raises:
+            RemoteProtocolError: The job is said to have finished after another round than ours.
+        """
+        role, _ = self._ready()
+        if rounds != role.applied:
+            raise RemoteProtocolError(
+                f"the job finished after round {rounds}; here round {role.applied} is the last"
+            )
+        return {
+            "job_id": job_id,
+            "job": self._job.job,
+            "party": self._party,
+            "algorithm": self._job.algorithm,
+            "rounds": rounds,
+            "features": list(self.design.features),
+            "coefficients": role.weights.tolist(),
+            "intercept": None,
+            "preprocessing": self.design.scaling.to_json(),
+        }
+
+    async def leave(self) -> None:
+        """Let go of the coordinator; the job is over."""
+        if self.attendance is not None and self.attendance is not asyncio.current_task():
+            self.attendance.cancel()
+            with suppress(asyncio.CancelledError, ColonnadeError):
+                await self.attendance
+        await self.coordinator.disconnect()
+
+    async def _absorb(self, role: PassiveRegression, chunk: he.EncryptedResiduals, turn: pb.Turn) -> None:
+        if chunk.turn != turn:
+            raise RemoteProtocolError("one stream speaks of two turns")
+        _, cipher = self._ready()
+        with self._timed("gradient"):
+            vector = parse_ciphertexts(chunk.ciphertexts, cipher.key, None)
+            await asyncio.to_thread(role.absorb_residuals, vector)
+
+    def _checked(self, request: he.PrepareRequest) -> Mapping[str, int]:
+        """Hold what B says to what A knows."""
+        if request.train_rows != len(self.design.train):
+            raise RemoteProtocolError(
+                f"{request.train_rows} training rows there, {len(self.design.train)} here: the sides split differently"
+            )
+        columns, parties = dict(request.columns), {self._job.active, *self._job.passive}
+        if (
+            set(columns) != parties
+            or columns[self._party] != self.design.columns
+            or min(columns.values()) < 1
+        ):
+            raise RemoteProtocolError("the columns of the parties are not those that were declared")
+        rate = self._job.train.learning_rate
+        if not (math.isfinite(request.learning_rate) and request.learning_rate > 0):
+            raise RemoteProtocolError("the step size is not a positive number")
+        if rate not in ("auto", request.learning_rate):
+            raise RemoteProtocolError("the step size is not the one in the job")
+        return columns
+
+    def _ready(self) -> tuple[PassiveRegression, Cipher]:
+        if self._role is None or self._cipher is None:
+            raise RemoteProtocolError("the job has not been prepared yet")
+        return self._role, self._cipher
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        start_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[phase] += time.monotonic() - start_s

@@ -1,0 +1,194 @@
+"""A passive party's service: what it agrees to, and what it does in a job (protos/vfl/v1/passive_party.proto)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator
+from concurrent.futures import Executor
+
+from common.data.ids import ordered_id_digest, sorted_id_digest
+from common.data.table import Table
+from common.errors import ColonnadeError, RemoteProtocolError
+from common.rpc.greeting import check_caller, make_greeting
+from common.rpc.identity import Context, caller
+from common.rpc.pb import he_linear_pb2 as he
+from common.rpc.pb import job_pb2 as pb
+from common.rpc.pb.passive_party_pb2 import DESCRIPTOR
+from common.rpc.pb.passive_party_pb2_grpc import PassivePartyServicer, add_PassivePartyServicer_to_server
+from common.rpc.server import PartyServer
+from common.rpc.wiretap import Wiretap
+from common.runtime.config_job import JobConfig
+from common.runtime.config_party import PartyConfig
+from common.runtime.hosting import Ending, HostedJob, JobHost
+from common.runtime.linear_design import plain_design, read_dataset
+from common.runtime.state import JobStore
+from common.runtime.coordinator_client import CoordinatorClient
+from party_a.he_linear_calls import LinearCalls
+
+log = logging.getLogger("vfl.party_a")
+
+Job = HostedJob[LinearCalls]
+
+NONCE_BYTES = 16
+
+
+class PassiveService:
+    """A passive party as its process runs it."""
+
+    def __init__(self, own: PartyConfig, executor: Executor) -> None:
+        """Create the service; the executor is where ciphertexts are computed."""
+        wiretap = Wiretap()
+        self._servicer = _Servicer(own, executor, wiretap)
+        self._server = PartyServer(own.party, own.listen, own.security, wiretap, tuple(own.peers))
+        self._server.add(
+            add_PassivePartyServicer_to_server, self._servicer, DESCRIPTOR.services_by_name["PassiveParty"]
+        )
+
+    async def start(self) -> str:
+        """Begin to listen; return the bound address."""
+        return await self._server.start()
+
+    async def stop(self, grace_s: float) -> None:
+        """End all jobs and stop listening."""
+        await self._servicer.stop()
+        await self._server.stop(grace_s)
+
+
+class _Servicer(PassivePartyServicer):
+    """Checks identity and turn, converts, calls the role, converts."""
+
+    def __init__(self, own: PartyConfig, executor: Executor, wiretap: Wiretap) -> None:
+        self._own = own
+        self._executor = executor
+        self._wiretap = wiretap
+        self._store = JobStore(own.state)
+        self._host: JobHost[LinearCalls] = JobHost(own, self._on_end)
+
+    async def stop(self) -> None:
+        """End all jobs, because the service stops."""
+        await self._host.end_all(f"{self._own.party} is shutting down")
+
+    async def Greet(self, request: pb.Greeting, context: Context) -> pb.Greeting:  # noqa: N802 (gRPC's name)
+        check_caller(request, caller(context))
+        return make_greeting(self._own.party, self._own.role)
+
+    async def OpenJob(self, request: pb.OpenJobRequest, context: Context) -> pb.OpenJobReply:  # noqa: N802
+        party = caller(context)
+        job = self._host.admit(request, party)
+        hosted = self._host.known(request.turn, party)
+        if hosted is not None:
+            return await hosted.state.opened
+        table = await asyncio.to_thread(read_dataset, self._own, job)
+        design = await asyncio.to_thread(plain_design, table, job)
+        reply = _opened(request, self._own, job, table)
+        if job.train.learning_rate == "auto":
+            reply.curvature = design.curvature()
+        if request.preflight:
+            return reply
+        coordinator = CoordinatorClient(self._own, job, request.turn, self._wiretap)
+        calls = LinearCalls(self._own.party, job, design, coordinator, self._executor)
+        hosted = self._host.add(request, job, calls)
+        hosted.state.opened = asyncio.ensure_future(self._join(hosted, reply))
+        return await asyncio.shield(hosted.state.opened)
+
+    async def _join(self, hosted: Job, reply: pb.OpenJobReply) -> pb.OpenJobReply:
+        """Open the job at the coordinator too, and stay present there until the job ends."""
+        try:
+            await hosted.state.coordinator.open_job(hosted.state.design.columns)
+        except ColonnadeError as exc:
+            await self._host.end(hosted, Ending(pb.FAILED, exc.what))
+            raise
+        hosted.state.attendance = asyncio.ensure_future(self._attend_coordinator(hosted))
+        return reply
+
+    async def _attend_coordinator(self, hosted: Job) -> None:
+        try:
+            await hosted.state.coordinator.attend()
+        except ColonnadeError as exc:
+            await self._host.end(hosted, Ending(pb.FAILED, exc.what))
+
+    async def Attend(self, request: pb.Attendance, context: Context) -> AsyncIterator[pb.Presence]:  # noqa: N802
+        async for presence in self._host.attend(request.turn, caller(context)):
+            yield presence
+
+    async def CloseJob(self, request: pb.CloseJobRequest, context: Context) -> pb.CloseJobReply:  # noqa: N802
+        return await self._host.close(request, caller(context))
+
+    async def Prepare(self, request: he.PrepareRequest, context: Context) -> he.PrepareReply:  # noqa: N802
+        hosted = self._host.find(request.turn, caller(context))
+        return await hosted.state.prepare(request)
+
+    async def EncryptScores(  # noqa: N802
+        self, request: he.ScoresRequest, context: Context
+    ) -> AsyncIterator[he.EncryptedScores]:
+        hosted = self._host.find(request.turn, caller(context))
+        async for chunk in hosted.state.encrypt_scores(request.turn):
+            yield chunk
+
+    async def ApplyResiduals(  # noqa: N802
+        self, request: AsyncIterator[he.EncryptedResiduals], context: Context
+    ) -> he.RoundApplied:
+        first = await anext(request, None)
+        if first is None:
+            raise RemoteProtocolError("an empty stream came instead of residuals")
+        hosted = self._host.find(first.turn, caller(context))
+        return await hosted.state.apply_residuals(first, request)
+
+    async def SendPartialScores(  # noqa: N802
+        self, request: he.PartialScoresRequest, context: Context
+    ) -> AsyncIterator[he.PartialScores]:
+        hosted = self._host.find(request.turn, caller(context))
+        for chunk in hosted.state.partial_scores(request.turn):
+            yield chunk
+
+    async def _on_end(self, hosted: Job, ending: Ending) -> pb.CloseJobReply:
+        """Keep the model of a job that finished, the record of any job, and let go of the coordinator."""
+        calls = hosted.state
+        await calls.leave()
+        model_digest = ""
+        if ending.outcome == pb.FINISHED:
+            model = calls.model(hosted.job_id, ending.rounds)
+            path = await asyncio.to_thread(self._store.write_json, hosted.job_id, "model.json", model)
+            model_digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        traffic = self._wiretap.totals(hosted.job_id)
+        self._wiretap.forget(hosted.job_id)
+        seconds = {**calls.seconds, "total": time.monotonic() - hosted.started_s}
+        record = {
+            "job": json.loads(hosted.config.canonical_json()),
+            "outcome": pb.Outcome.Name(ending.outcome).lower(),
+            "reason": ending.reason,
+            "rounds": ending.rounds,
+            "seconds": seconds,
+            "sent_bytes": traffic.sent_bytes,
+            "received_bytes": traffic.received_bytes,
+        }
+        await asyncio.to_thread(self._store.write_json, hosted.job_id, "status.json", record)
+        return pb.CloseJobReply(
+            turn=pb.Turn(job_id=hosted.job_id, job_digest=hosted.digest, round=ending.rounds),
+            sent_bytes=traffic.sent_bytes,
+            received_bytes=traffic.received_bytes,
+            seconds=seconds,
+            model_digest=model_digest,
+        )
+
+
+def _opened(request: pb.OpenJobRequest, own: PartyConfig, job: JobConfig, table: Table) -> pb.OpenJobReply:
+    """Return what B learns when it opens a job: counts, and digests under a key that both sides chose."""
+    if len(request.id_nonce) != NONCE_BYTES:
+        raise RemoteProtocolError(f"the nonce for comparing ids must have {NONCE_BYTES} bytes")
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    key = request.id_nonce + nonce
+    return pb.OpenJobReply(
+        turn=request.turn,
+        greeting=make_greeting(own.party, own.role),
+        columns=len(table.features),
+        rows=table.rows,
+        id_nonce=nonce,
+        ordered_id_digest=ordered_id_digest(table.ids, key),
+        sorted_id_digest=sorted_id_digest(table.ids, key),
+    )

@@ -1,0 +1,255 @@
+"""Conducts one job from its opening to its report (protos/vfl/v1/job.proto, he_linear.proto)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from common.crypto.entropy import SystemEntropy
+from common.crypto.fixed_point import FixedPoint
+from common.data.table import Table
+from common.errors import ColonnadeError, RemoteProtocolError
+from common.rpc.pb import he_linear_pb2 as he
+from common.rpc.pb import job_pb2 as pb
+from common.rpc.wiretap import Wiretap
+from common.runtime.config_job import JobConfig
+from common.runtime.config_party import PartyConfig
+from common.runtime.coordinator_client import CoordinatorClient, in_round
+from common.runtime.linear_design import (
+    LinearDesign,
+    cipher_for,
+    design_with_intercept,
+    prove_plan,
+    read_dataset,
+    step_size,
+)
+from common.runtime.state import JobStore
+from common.types import Floats
+from party_b.convergence import Settled
+from party_b.he_linear import ActiveRegression, LabelledRows
+from party_b.jobs import ActiveJob
+from party_b.outcome import RunOutcome, own_model, write_artifacts
+from party_b.passive_client import PassiveClient
+from party_b.rounds import Rounds
+
+log = logging.getLogger("vfl.party_b")
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What every job of this party uses."""
+
+    own: PartyConfig
+    store: JobStore
+    executor: Executor
+    wiretap: Wiretap
+
+
+@dataclass(slots=True)
+class _Opened:
+    """What is known once every party has opened the job."""
+
+    table: Table
+    labels: Floats
+    design: LinearDesign
+    columns: dict[str, int]
+    rows: dict[str, int]
+    learning_rate: float
+
+
+@dataclass(slots=True)
+class _Trained:
+    """What the rounds left at B."""
+
+    role: ActiveRegression
+    plan: str
+    losses: list[float | None] = field(default_factory=list)
+    converged: bool = False
+
+
+async def conduct(active: ActiveJob, tools: Tools) -> None:
+    """Run a job to its end: report and model are on the disk, and every party has closed it.
+
+    Raises:
+        ColonnadeError: It did not end with a model; every party that could be reached has been told.
+    """
+    conductor = _Conductor(active, tools)
+    try:
+        await conductor.run()
+    except asyncio.CancelledError:
+        await conductor.abandon(pb.CANCELLED, f"cancelled at {tools.own.party}")
+        raise
+    except Exception as exc:
+        reason = exc.what if isinstance(exc, ColonnadeError) else f"a bug at {tools.own.party}"
+        await conductor.abandon(pb.FAILED, reason)
+        raise
+    finally:
+        await conductor.disconnect()
+
+
+class _Conductor:
+    def __init__(self, active: ActiveJob, tools: Tools) -> None:
+        self._active = active
+        self._tools = tools
+        self._job: JobConfig = active.config
+        self._turn = pb.Turn(job_id=active.job_id, job_digest=self._job.digest())
+        arguments = (tools.own, self._job, self._turn, tools.wiretap)
+        self._passive = [PassiveClient(name, *arguments) for name in self._job.passive]
+        self._coordinator = CoordinatorClient(*arguments)
+        self._peers: tuple[PassiveClient | CoordinatorClient, ...] = (*self._passive, self._coordinator)
+        self._seconds: dict[str, float] = {}
+        active.traffic = self._traffic
+
+    async def run(self) -> None:
+        """Open, prepare, train, measure, close, report."""
+        with self._timed("opening"):
+            opened = await self._open()
+        # From here on every party is watched: if one is lost, the work is dropped and the loss reported.
+        trained, scores = await self._while_present(self._train_and_measure(opened))
+        with self._timed("closing"):
+            model = own_model(self._active.job_id, self._job, opened.design, trained.role.weights)
+            self._tools.store.write_json(self._active.job_id, "model.json", model)
+            replies = await self._close(len(trained.losses))
+        outcome = RunOutcome(
+            job_id=self._active.job_id,
+            job=self._job,
+            design=opened.design,
+            ids=opened.table.ids,
+            labels=opened.labels,
+            scores=scores,
+            weights=trained.role.weights,
+            columns=opened.columns,
+            rows=opened.rows,
+            losses=trained.losses,
+            converged=trained.converged,
+            plan=trained.plan,
+            seconds=self._seconds,
+            replies=replies,
+            own_traffic=self._traffic(),
+        )
+        await asyncio.to_thread(write_artifacts, outcome, self._tools.store)
+
+    async def abandon(self, outcome: pb.Outcome.ValueType, reason: str) -> None:
+        """Tell every party that the job is over; those that cannot be reached notice by themselves."""
+        request = pb.CloseJobRequest(
+            turn=in_round(self._turn, self._active.rounds), outcome=outcome, reason=reason
+        )
+        closing = (peer.close_job(request) for peer in self._peers)
+        replies = await asyncio.gather(*closing, return_exceptions=True)
+        for peer, reply in zip(self._peers, replies, strict=True):
+            if isinstance(reply, BaseException):
+                log.info("job %s: %s was not told that it ended: %s", self._active.job_id, peer.name, reply)
+
+    async def disconnect(self) -> None:
+        """Close every connection of the job."""
+        for peer in self._peers:
+            await peer.disconnect()
+        self._tools.wiretap.forget(self._active.job_id)
+
+    async def _open(self) -> _Opened:
+        own, job = self._tools.own, self._job
+        await self._active.enter("opening", f"opening the job with {', '.join(job.members[1:])}")
+        table = await asyncio.to_thread(read_dataset, own, job)
+        labels, features = table.column(job.data.label), table.without(job.data.label)
+        design = await asyncio.to_thread(design_with_intercept, features, job)
+        replies = await asyncio.gather(*(client.open_job(table, design.columns) for client in self._passive))
+        await self._coordinator.open_job(design.columns)
+        named = dict(zip(job.passive, replies, strict=True))
+        curvatures = {name: reply.curvature for name, reply in named.items()}
+        return _Opened(
+            table,
+            labels,
+            design,
+            {name: reply.columns for name, reply in named.items()} | {own.party: design.columns},
+            {name: reply.rows for name, reply in named.items()} | {own.party: table.rows},
+            step_size(job, curvatures | {own.party: design.curvature()}),
+        )
+
+    async def _train_and_measure(self, opened: _Opened) -> tuple[_Trained, Floats]:
+        with self._timed("preparing"):
+            rounds, trained = await self._prepare(opened)
+        with self._timed("training"):
+            await self._train(rounds, trained, opened)
+        with self._timed("evaluating"):
+            await self._active.enter("evaluating", "measuring the model")
+            count = opened.table.rows
+            parts = await asyncio.gather(*(client.partial_scores(count) for client in self._passive))
+            scores = opened.design.matrix @ trained.role.weights + sum(parts)
+        return trained, scores
+
+    async def _prepare(self, opened: _Opened) -> tuple[Rounds, _Trained]:
+        job, design = self._job, opened.design
+        await self._active.enter("preparing", f"proving the ranges for {len(design.train)} training rows")
+        plan = await asyncio.to_thread(prove_plan, design, job, opened.columns)
+        request = he.PrepareRequest(
+            turn=self._turn,
+            train_rows=len(design.train),
+            columns=opened.columns,
+            learning_rate=opened.learning_rate,
+        )
+        key = await self._coordinator.public_key()
+        replies = await asyncio.gather(*(client.prepare(request) for client in self._passive))
+        for client, reply in zip(self._passive, replies, strict=True):
+            if reply.key_id != key.key_id:
+                raise RemoteProtocolError(f"{client.name} was given another public key than {job.active}")
+        cipher = cipher_for(job, key, self._tools.executor)
+        role = ActiveRegression(
+            LabelledRows(design.matrix[design.train], opened.labels[design.train]),
+            design.schedule,
+            design.step(opened.learning_rate),
+            cipher,
+            FixedPoint(job.crypto.precision_bits),
+            SystemEntropy(),
+        )
+        return Rounds(job, role, cipher, self._passive, self._coordinator), _Trained(role, plan.describe())
+
+    async def _train(self, rounds: Rounds, trained: _Trained, opened: _Opened) -> None:
+        await self._active.enter("training", f"training with step size {opened.learning_rate:.4g}")
+        settled = Settled(self._job.train.tolerance, opened.design.schedule.batches)
+        for number in range(1, self._job.train.max_rounds + 1):
+            loss = await rounds.run(number)
+            trained.losses.append(loss)
+            await self._active.round_done(number, loss)
+            if settled.after(trained.losses):
+                trained.converged = True
+                return
+
+    async def _close(self, rounds: int) -> dict[str, pb.CloseJobReply]:
+        await self._active.enter("closing", "closing the job")
+        request = pb.CloseJobRequest(turn=in_round(self._turn, rounds), outcome=pb.FINISHED)
+        replies = await asyncio.gather(*(peer.close_job(request) for peer in self._peers))
+        return {peer.name: reply for peer, reply in zip(self._peers, replies, strict=True)}
+
+    async def _while_present(
+        self, work: Coroutine[None, None, tuple[_Trained, Floats]]
+    ) -> tuple[_Trained, Floats]:
+        """Do the work while every peer is present; end it with the error of the first that is not."""
+        main = asyncio.ensure_future(work)
+        watching = [asyncio.ensure_future(peer.attend()) for peer in self._peers]
+        try:
+            await asyncio.wait({main, *watching}, return_when=asyncio.FIRST_COMPLETED)
+            for lost in watching:
+                if lost.done() and not main.done():
+                    lost.result()
+            return await main
+        finally:
+            for task in (main, *watching):
+                task.cancel()
+            await asyncio.gather(main, *watching, return_exceptions=True)
+
+    def _traffic(self) -> tuple[int, int]:
+        totals = self._tools.wiretap.totals(self._active.job_id)
+        return totals.sent_bytes, totals.received_bytes
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        start_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self._seconds[phase] = time.monotonic() - start_s

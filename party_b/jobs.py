@@ -1,0 +1,254 @@
+"""The active party's jobs: what each one is, how far it has come, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+from common.errors import ColonnadeError, JobCancelled, JobError, Refused, UnknownJob
+from common.rpc.failures import detail_of
+from common.rpc.pb import active_party_pb2 as pb
+from common.rpc.pb.job_pb2 import ErrorDetail
+from common.runtime.config_job import JobConfig
+from common.runtime.config_party import PartyConfig
+from common.runtime.state import JobStore
+
+log = logging.getLogger("vfl.party_b")
+
+# Events kept for whoever attaches late; the older ones of a very long job are dropped.
+KEPT_EVENTS = 4096
+MAX_RUNNING = 32
+STATUS_FILE = "status.json"
+
+
+@dataclass(slots=True)
+class ActiveJob:
+    """One job, from its submission on. Whoever conducts it reports here; whoever watches it waits here."""
+
+    job_id: str
+    config: JobConfig
+    submitted_s: float = field(default_factory=time.time)
+    ended_s: float = 0.0
+    status: pb.JobStatus.ValueType = pb.QUEUED
+    phase: str = "queued"
+    rounds: int = 0
+    loss: float | None = None
+    error: ErrorDetail | None = None
+    traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)
+    task: asyncio.Task[None] | None = None
+    _events: deque[pb.JobEvent] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
+    _published: int = 0
+    _news: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _training_since: float = 0.0
+
+    async def enter(self, phase: str, message: str) -> None:
+        """Begin a phase: opening, preparing, training, evaluating, closing or ended."""
+        self.phase = phase
+        if phase == "training":
+            self._training_since = time.monotonic()
+        log.info("job %s: %s", self.job_id, message)
+        await self._publish(pb.JobEvent(message=message))
+
+    async def round_done(self, number: int, loss: float | None) -> None:
+        """Report a round, with its loss in mean form where there is one."""
+        self.rounds = number
+        self.loss = self.loss if loss is None else loss
+        per_round_s = (time.monotonic() - self._training_since) / number
+        event = pb.JobEvent(eta_s=per_round_s * (self.config.train.max_rounds - number))
+        if loss is not None:
+            event.loss = loss
+        await self._publish(event)
+
+    async def end(self, status: pb.JobStatus.ValueType, message: str) -> None:
+        """Report how the job ended; the last event carries the record."""
+        self.status, self.ended_s, self.phase = status, time.time(), "ended"
+        await self._publish(pb.JobEvent(message=message, record=self.record()))
+
+    async def watch(self) -> AsyncIterator[pb.JobEvent]:
+        """Yield all events so far, and then each new one until the job has ended."""
+        seen = 0
+        while True:
+            async with self._news:
+                while self._published == seen and not self.ended_s:
+                    await self._news.wait()
+                missed = self._published - seen
+                fresh = list(self._events)[-missed:] if missed else []
+                seen = self._published
+            for event in fresh:
+                yield event
+            if self.ended_s:
+                return
+
+    def record(self) -> pb.JobRecord:
+        """Return the job as its operator sees it."""
+        record = pb.JobRecord(
+            job_id=self.job_id,
+            name=self.config.job,
+            algorithm=self.config.algorithm,
+            status=self.status,
+            submitted_unix_s=self.submitted_s,
+            ended_unix_s=self.ended_s,
+            rounds=self.rounds,
+            max_rounds=self.config.train.max_rounds,
+            phase=self.phase,
+            job_json=self.config.canonical_json(),
+            error=self.error,
+        )
+        if self.loss is not None:
+            record.loss = self.loss
+        return record
+
+    async def _publish(self, event: pb.JobEvent) -> None:
+        event.job_id, event.phase = self.job_id, self.phase
+        event.round, event.max_rounds = self.rounds, self.config.train.max_rounds
+        event.elapsed_s = time.time() - self.submitted_s
+        event.sent_bytes, event.received_bytes = self.traffic()
+        async with self._news:
+            self._events.append(event)
+            self._published += 1
+            self._news.notify_all()
+
+
+class JobBook:
+    """All jobs of the active party: the running ones, and those its state directory remembers."""
+
+    def __init__(
+        self, own: PartyConfig, store: JobStore, conduct: Callable[[ActiveJob], Awaitable[None]]
+    ) -> None:
+        """`conduct` runs a job to its end, and raises if it does not end with a model."""
+        self._own = own
+        self._store = store
+        self._conduct = conduct
+        self._jobs: dict[str, ActiveJob] = {}
+
+    async def recall(self) -> None:
+        """Read the jobs of earlier runs of this service; those it did not end have failed."""
+        for job_id in self._store.list_jobs():
+            try:
+                job = _recalled(job_id, self._store.read_json(job_id, STATUS_FILE))
+            except (ColonnadeError, ValueError, KeyError) as exc:
+                log.warning(
+                    "the record of job %s cannot be read and is left alone: %s", job_id, type(exc).__name__
+                )
+                continue
+            self._jobs[job_id] = job
+            if job.status in (pb.QUEUED, pb.RUNNING):
+                stopped = JobError(
+                    f"the service of {self._own.party} stopped while the job ran",
+                    advice="Submit the job again.",
+                )
+                await self._end(job, pb.JOB_FAILED, stopped)
+
+    def submit(self, config: JobConfig) -> ActiveJob:
+        """Take a job and start it.
+
+        Raises:
+            Refused: It is not this party's to conduct, or too many are running.
+        """
+        if config.active != self._own.party:
+            raise Refused(
+                f"the job names {config.active} as its active party; this is {self._own.party}",
+                advice="Submit the job to the active party, or correct `active` in the job file.",
+            )
+        if sum(job.status in (pb.QUEUED, pb.RUNNING) for job in self._jobs.values()) >= MAX_RUNNING:
+            raise Refused(f"{MAX_RUNNING} jobs are running; no more are taken at a time")
+        job = ActiveJob(_new_job_id(config.job), config)
+        self._keep(job)
+        self._jobs[job.job_id] = job
+        job.task = asyncio.create_task(self._run(job), name=job.job_id)
+        return job
+
+    def find(self, reference: str) -> ActiveJob:
+        """Return a job by its id, or the newest one of a name.
+
+        Raises:
+            UnknownJob: There is none.
+        """
+        if reference in self._jobs:
+            return self._jobs[reference]
+        named = [job for job in self._jobs.values() if job.config.job == reference]
+        if not named:
+            raise UnknownJob(
+                f"{self._own.party} has no job {reference[:128]!r}", advice="`vfl jobs` lists them."
+            )
+        return max(named, key=lambda job: job.submitted_s)
+
+    def all(self) -> list[ActiveJob]:
+        """Return every job, the newest first."""
+        return sorted(self._jobs.values(), key=lambda job: job.submitted_s, reverse=True)
+
+    async def cancel(self, job: ActiveJob) -> None:
+        """End a job; nothing happens to one that has ended."""
+        if job.task is not None and not job.task.done():
+            job.task.cancel()
+            await asyncio.wait({job.task})
+
+    async def cancel_all(self) -> None:
+        """End every running job, because the service stops."""
+        await asyncio.gather(*(self.cancel(job) for job in self._jobs.values()))
+
+    async def _run(self, job: ActiveJob) -> None:
+        job.status = pb.RUNNING
+        self._keep(job)
+        try:
+            await self._conduct(job)
+        except asyncio.CancelledError:
+            await self._end(job, pb.JOB_CANCELLED, JobCancelled("the job was cancelled"))
+        except ColonnadeError as exc:
+            await self._end(job, pb.JOB_FAILED, exc)
+        except Exception as exc:
+            # The text of a foreign exception may hold a value of a row, so only its class is passed on.
+            log.exception("job %s failed by a bug", job.job_id)
+            await self._end(
+                job, pb.JOB_FAILED, JobError(f"a bug in Colonnade ({type(exc).__name__}); see the log")
+            )
+        else:
+            await self._end(job, pb.JOB_FINISHED, None)
+
+    async def _end(
+        self, job: ActiveJob, status: pb.JobStatus.ValueType, error: ColonnadeError | None
+    ) -> None:
+        if error is not None:
+            job.error = detail_of(error, self._own.party)
+        await job.end(status, "finished" if error is None else error.what)
+        log.info("job %s ended: %s", job.job_id, pb.JobStatus.Name(status))
+        self._keep(job)
+
+    def _keep(self, job: ActiveJob) -> None:
+        error = job.error
+        kept = {
+            "job": json.loads(job.config.canonical_json()),
+            "status": pb.JobStatus.Name(job.status),
+            "submitted_unix_s": job.submitted_s,
+            "ended_unix_s": job.ended_s,
+            "rounds": job.rounds,
+            "loss": job.loss,
+            "error": None
+            if error is None
+            else {name: getattr(error, name) for name in ("error", "party", "what", "where", "advice")},
+        }
+        self._store.write_json(job.job_id, STATUS_FILE, kept)
+
+
+def _new_job_id(name: str) -> str:
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    return f"{re.sub(r'[^a-z0-9_-]', '-', name.lower())}-{stamp}-{secrets.token_hex(2)}"
+
+
+def _recalled(job_id: str, kept: dict[str, object]) -> ActiveJob:
+    config = JobConfig.model_validate_json(json.dumps(kept["job"]))
+    job = ActiveJob(job_id, config, phase="ended")
+    job.submitted_s, job.ended_s = float(str(kept["submitted_unix_s"])), float(str(kept["ended_unix_s"]))
+    job.status = pb.JobStatus.Value(str(kept["status"]))
+    job.rounds = int(str(kept["rounds"]))
+    job.loss = None if kept["loss"] is None else float(str(kept["loss"]))
+    if isinstance(kept["error"], dict):
+        job.error = ErrorDetail(**kept["error"])
+    return job

@@ -1,0 +1,124 @@
+"""What a finished job leaves at the active party: its part of the model, the report, the predictions."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from common.glm.ridge import Intercept
+from common.rpc.greeting import package_version
+from common.rpc.pb import job_pb2 as pb
+from common.runtime.config_job import JobConfig
+from common.runtime.linear_design import LinearDesign
+from common.runtime.state import JobStore
+from common.types import Floats, Role
+from party_b.evaluation import Evaluation, Objective, ScoredRows, evaluate_regression, write_predictions
+from party_b.leaks import RunSize, he_linear_flows, he_linear_leaks
+from party_b.report import ModelPart, RowCounts, RunRecord, Traffic, report_html, report_json
+
+# In the order in which they are fetched; the page for people comes after the file for scripts.
+ARTIFACTS = ("report.json", "report.html", "predictions_test.csv", "model.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RunOutcome:
+    """Everything B knows when the job has been closed everywhere."""
+
+    job_id: str
+    job: JobConfig
+    design: LinearDesign
+    ids: Sequence[str] = field(repr=False)
+    labels: Floats = field(repr=False)
+    scores: Floats = field(repr=False)
+    weights: Floats = field(repr=False)
+    columns: Mapping[str, int]
+    rows: Mapping[str, int]
+    losses: Sequence[float | None]
+    converged: bool
+    plan: str
+    seconds: Mapping[str, float]
+    replies: Mapping[str, pb.CloseJobReply]
+    own_traffic: tuple[int, int]
+
+
+def own_model(job_id: str, job: JobConfig, design: LinearDesign, weights: Floats) -> dict[str, object]:
+    """Return B's part of the model as model.json keeps it."""
+    part = _model_part(job, design, weights)
+    return {
+        "job_id": job_id,
+        "job": job.job,
+        "party": job.active,
+        "algorithm": job.algorithm,
+        "label": job.data.label,
+        "features": list(part.features),
+        "coefficients": list(part.coefficients),
+        "intercept": part.intercept,
+        "preprocessing": part.preprocessing,
+    }
+
+
+def write_artifacts(outcome: RunOutcome, store: JobStore) -> None:
+    """Measure the model and write report.json, report.html and predictions_test.csv into B's state."""
+    job, design = outcome.job, outcome.design
+    features = design.matrix[:, :-1] if job.data.intercept else design.matrix
+    rows = ScoredRows(features, outcome.labels, outcome.scores, design.train, design.test)
+    evaluation = evaluate_regression(rows, Objective(job.model.l2, _intercept(job)))
+    record = _record(outcome, evaluation)
+    store.write_json(outcome.job_id, "report.json", report_json(record))
+    store.write_bytes(outcome.job_id, "report.html", report_html(record).encode())
+    write_predictions(store.job_dir(outcome.job_id) / "predictions_test.csv", outcome.ids, rows)
+
+
+def _record(outcome: RunOutcome, evaluation: Evaluation) -> RunRecord:
+    job, design = outcome.job, outcome.design
+    size = RunSize(outcome.columns, len(design.train), len(design.test), len(outcome.losses))
+    sent, received = outcome.own_traffic
+    traffic = {job.active: Traffic(sent, received)} | {
+        name: Traffic(reply.sent_bytes, reply.received_bytes) for name, reply in outcome.replies.items()
+    }
+    return RunRecord(
+        settings=json.loads(job.canonical_json()),
+        job_id=outcome.job_id,
+        version=package_version(),
+        parties=_roles(job),
+        rows=RowCounts(outcome.rows, len(outcome.labels), size.train, size.test),
+        rounds=size.rounds,
+        converged=outcome.converged,
+        stopped_because="tolerance" if outcome.converged else "max_rounds",
+        loss_history=outcome.losses,
+        metrics=evaluation.metrics(),
+        lift=evaluation.lift,
+        seconds_total=sum(outcome.seconds.values()),
+        seconds_by_phase=outcome.seconds,
+        traffic=traffic,
+        leaks=he_linear_leaks(job, size),
+        models={job.active: _model_part(job, design, outcome.weights)},
+        plan=outcome.plan,
+        notes=_notes(design),
+        flows=he_linear_flows(job, size),
+        reference_losses={f"{job.active} alone": evaluation.local_objective},
+        ended_at=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+    )
+
+
+def _model_part(job: JobConfig, design: LinearDesign, weights: Floats) -> ModelPart:
+    intercept = float(weights[-1]) if job.data.intercept else None
+    names = design.scaling.features
+    return ModelPart(names, weights[: len(names)].tolist(), intercept, design.scaling.to_json())
+
+
+def _notes(design: LinearDesign) -> list[str]:
+    return [f"feature {name} is constant on the training rows" for name in design.scaling.constant]
+
+
+def _intercept(job: JobConfig) -> Intercept:
+    if not job.data.intercept:
+        return "none"
+    return "penalized" if job.model.penalize_intercept else "free"
+
+
+def _roles(job: JobConfig) -> dict[str, Role]:
+    roles: dict[str, Role] = {job.active: "active", job.coordinator: "coordinator"}
+    return {**dict.fromkeys(job.passive, "passive"), **roles}

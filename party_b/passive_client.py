@@ -1,0 +1,152 @@
+"""A passive party as the active party sees it: one method a call of protos/vfl/v1/passive_party.proto."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+
+import numpy as np
+
+from common.crypto.cipher import SealedVector
+from common.data.ids import ordered_id_digest, sorted_id_digest
+from common.data.table import Table
+from common.errors import DataError, RemoteProtocolError
+from common.rpc.channels import Deadline, open_channel
+from common.rpc.greeting import check_greeting, make_greeting
+from common.rpc.pb import he_linear_pb2 as he
+from common.rpc.pb import job_pb2 as pb
+from common.rpc.pb.passive_party_pb2_grpc import PassivePartyAsyncStub, PassivePartyStub
+from common.rpc.presence import attend
+from common.rpc.wiretap import Wiretap
+from common.runtime.config_job import JobConfig
+from common.runtime.config_party import PartyConfig
+from common.runtime.coordinator_client import in_round, peer_address
+from common.types import Floats
+
+NONCE_BYTES = 16
+
+# The end of the round's residuals on their way to one passive party.
+Residuals = asyncio.Queue[SealedVector | None]
+
+
+class PassiveClient:
+    """The active party's connection to one passive party in one job."""
+
+    def __init__(self, name: str, own: PartyConfig, job: JobConfig, turn: pb.Turn, wiretap: Wiretap) -> None:
+        self.name = name
+        self.address = peer_address(own, name)
+        self._own = own
+        self._job = job
+        self._turn = turn
+        self._call_s = Deadline(own.deadlines.call_s, "deadlines.call_s")
+        self._step_s = Deadline(own.deadlines.step_s, "deadlines.step_s")
+        self._channel = open_channel(name, self.address, own.party, own.security, wiretap)
+        self._stub: PassivePartyAsyncStub = PassivePartyStub(self._channel)
+
+    async def open_job(self, table: Table, columns: int) -> pb.OpenJobReply:
+        """Open the job, and make sure that both sides hold the same ids in the same order.
+
+        Raises:
+            PeerRefused: The party does not agree; says why.
+            DataError: The ids differ, or their order does.
+        """
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        request = pb.OpenJobRequest(
+            turn=self._turn,
+            greeting=make_greeting(self._own.party, self._own.role),
+            expected_role="passive",
+            job_json=self._job.canonical_json(),
+            columns=columns,
+            id_nonce=nonce,
+        )
+        # The other side reads its file meanwhile, and opens the job at the coordinator.
+        reply = await self._stub.OpenJob(request, timeout=self._step_s)
+        check_greeting(reply.greeting, self.name, "passive", self.address)
+        if len(reply.id_nonce) != NONCE_BYTES or reply.columns < 1:
+            raise RemoteProtocolError(
+                f"{self.name} opened the job without its nonce or its number of columns"
+            )
+        self._compare_ids(table, reply, nonce + reply.id_nonce)
+        return reply
+
+    async def attend(self) -> None:
+        """Be present until cancelled; raises when the party is gone or ends the job."""
+        await attend(
+            self._stub.Attend,
+            self._turn,
+            peer=self.name,
+            address=self.address,
+            peer_s=self._own.deadlines.peer_s,
+        )
+
+    async def prepare(self, request: he.PrepareRequest) -> he.PrepareReply:
+        """Let the party prove its plan and fetch the public key."""
+        return await self._stub.Prepare(request, timeout=self._step_s)
+
+    async def encrypt_scores(self, number: int) -> AsyncIterator[he.EncryptedScores]:
+        """Step 1: yield the round's [[u_A]] in chunks."""
+        turn = in_round(self._turn, number)
+        async for chunk in self._stub.EncryptScores(he.ScoresRequest(turn=turn), timeout=self._step_s):
+            if chunk.turn != turn:
+                raise RemoteProtocolError(f"{self.name} answered round {number} with another turn")
+            yield chunk
+
+    async def apply_residuals(self, number: int, residuals: Residuals) -> he.RoundApplied:
+        """Step 2: send the round's [[d]] as it is made; return when the party has updated its weights."""
+        turn = in_round(self._turn, number)
+
+        async def chunks() -> AsyncIterator[he.EncryptedResiduals]:
+            while (sealed := await residuals.get()) is not None:
+                yield he.EncryptedResiduals(turn=turn, ciphertexts=sealed.to_bytes())
+
+        return await self._stub.ApplyResiduals(chunks(), timeout=self._step_s)
+
+    async def partial_scores(self, rows: int) -> Floats:
+        """Return the party's partial scores of all aligned rows, (rows,).
+
+        Raises:
+            RemoteProtocolError: Not one finite number a row.
+        """
+        request = he.PartialScoresRequest(turn=self._turn)
+        parts: list[Floats] = []
+        received = 0
+        async for chunk in self._stub.SendPartialScores(request, timeout=self._step_s):
+            parts.append(np.array(chunk.scores, dtype=np.float64))
+            received += len(parts[-1])
+            if received > rows:
+                break
+        scores = np.concatenate(parts) if parts else np.zeros(0)
+        if len(scores) != rows or not np.isfinite(scores).all():
+            raise RemoteProtocolError(f"{self.name} did not send one finite score for each of {rows} rows")
+        return scores
+
+    async def close_job(self, request: pb.CloseJobRequest) -> pb.CloseJobReply:
+        """End the job at the party, which keeps its part of the model if the job finished."""
+        return await self._stub.CloseJob(request, timeout=self._call_s)
+
+    async def disconnect(self) -> None:
+        """Close the connection; what is still running on it ends."""
+        await self._channel.close()
+
+    def _compare_ids(self, table: Table, reply: pb.OpenJobReply, key: bytes) -> None:
+        if reply.rows == table.rows and reply.ordered_id_digest == ordered_id_digest(table.ids, key):
+            return
+        where = f"{self.name}, data set {table.name}"
+        if reply.rows != table.rows:
+            raise DataError(
+                f"{self.name} has {reply.rows} rows, {self._own.party} has {table.rows}: the ids cannot be the same",
+                where=where,
+                advice="Both sides need the same ids in the same order.",
+            )
+        if reply.sorted_id_digest == sorted_id_digest(table.ids, key):
+            raise DataError(
+                f"{self.name} and {self._own.party} have the same ids, but in another order",
+                where=where,
+                advice="Sort both files by id, as text.",
+            )
+        raise DataError(
+            f"{self.name} and {self._own.party} have {table.rows} rows each, but their ids differ",
+            where=where,
+            advice="Compare how both sides write ids (width, case, spaces), and which rows they chose.",
+        )

@@ -1,0 +1,107 @@
+"""The active party's service: job control for its own operator (protos/vfl/v1/active_party.proto)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from concurrent.futures import Executor
+
+from common.errors import JobError, UnknownJob
+from common.rpc.chunks import CHUNK_BYTES
+from common.rpc.greeting import check_caller, make_greeting
+from common.rpc.identity import Context, caller, require_caller
+from common.rpc.pb import active_party_pb2 as pb
+from common.rpc.pb.active_party_pb2_grpc import ActivePartyServicer, add_ActivePartyServicer_to_server
+from common.rpc.pb.job_pb2 import Greeting
+from common.rpc.server import PartyServer
+from common.rpc.wiretap import Wiretap
+from common.runtime.config_job import JobConfig
+from common.runtime.config_party import PartyConfig
+from common.runtime.state import JobStore
+from party_b.conductor import Tools, conduct
+from party_b.jobs import ActiveJob, JobBook
+from party_b.outcome import ARTIFACTS
+
+
+class ActiveService:
+    """The active party as its process runs it."""
+
+    def __init__(self, own: PartyConfig, executor: Executor) -> None:
+        """Create the service; the executor is where ciphertexts are computed."""
+        tools = Tools(own, JobStore(own.state), executor, Wiretap())
+
+        async def conduct_one(job: ActiveJob) -> None:
+            await conduct(job, tools)
+
+        self._book = JobBook(own, tools.store, conduct_one)
+        self._server = PartyServer(own.party, own.listen, own.security, tools.wiretap, tuple(own.peers))
+        servicer = _Servicer(own, tools.store, self._book)
+        self._server.add(
+            add_ActivePartyServicer_to_server, servicer, pb.DESCRIPTOR.services_by_name["ActiveParty"]
+        )
+
+    async def start(self) -> str:
+        """Remember earlier jobs, and begin to listen; return the bound address."""
+        await self._book.recall()
+        return await self._server.start()
+
+    async def stop(self, grace_s: float) -> None:
+        """End all jobs and stop listening."""
+        await self._book.cancel_all()
+        await self._server.stop(grace_s)
+
+
+class _Servicer(ActivePartyServicer):
+    """Checks that the operator calls, and hands on to the job book."""
+
+    def __init__(self, own: PartyConfig, store: JobStore, book: JobBook) -> None:
+        self._own = own
+        self._store = store
+        self._book = book
+
+    async def Greet(self, request: Greeting, context: Context) -> Greeting:  # noqa: N802 (gRPC's name)
+        check_caller(request, caller(context))
+        return make_greeting(self._own.party, self._own.role)
+
+    async def SubmitJob(self, request: pb.SubmitJobRequest, context: Context) -> pb.JobRecord:  # noqa: N802
+        self._require_operator(context)
+        return self._book.submit(JobConfig.from_json(request.job_json)).record()
+
+    async def WatchJob(self, request: pb.JobReference, context: Context) -> AsyncIterator[pb.JobEvent]:  # noqa: N802
+        self._require_operator(context)
+        async for event in self._book.find(request.job).watch():
+            yield event
+
+    async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.JobList:  # noqa: N802
+        self._require_operator(context)
+        return pb.JobList(jobs=[job.record() for job in self._book.all()])
+
+    async def ShowJob(self, request: pb.JobReference, context: Context) -> pb.JobRecord:  # noqa: N802
+        self._require_operator(context)
+        return self._book.find(request.job).record()
+
+    async def CancelJob(self, request: pb.JobReference, context: Context) -> pb.JobRecord:  # noqa: N802
+        self._require_operator(context)
+        job = self._book.find(request.job)
+        await self._book.cancel(job)
+        return job.record()
+
+    async def FetchArtifacts(  # noqa: N802
+        self, request: pb.JobReference, context: Context
+    ) -> AsyncIterator[pb.ArtifactChunk]:
+        self._require_operator(context)
+        job = self._book.find(request.job)
+        if job.status != pb.JOB_FINISHED:
+            raise JobError(
+                f"job {job.job_id} has left no report: it is {pb.JobStatus.Name(job.status).lower()}"
+            )
+        for name in ARTIFACTS:
+            try:
+                content = self._store.read_bytes(job.job_id, name)
+            except UnknownJob:
+                continue  # A job without test rows has no predictions for them.
+            for start in range(0, max(1, len(content)), CHUNK_BYTES):
+                yield pb.ArtifactChunk(name=name, content=content[start : start + CHUNK_BYTES])
+
+    def _require_operator(self, context: Context) -> None:
+        """Job control is for whoever shows this party's own certificate."""
+        require_caller(context, (self._own.party,))
