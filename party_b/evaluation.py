@@ -1,0 +1,157 @@
+"""How good the federation's scores are, and how good B would have been alone ("lift")."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from common.errors import LocalProtocolError
+from common.glm.metrics import regression_metrics
+from common.glm.ridge import Intercept, fit_ridge, penalties, ridge_objective, with_intercept
+from common.types import Floats, Ints
+
+Metrics: TypeAlias = Mapping[str, float]
+Partition: TypeAlias = Literal["train", "test"]
+
+# Two-sided 95 % of the normal distribution.
+_Z_95 = 1.959963984540054
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoredRows:
+    """B's own view of all aligned rows after training; may be seen by B alone.
+
+    Attributes:
+        features: B's features as trained on (standardised if the job says so), (n, d_B), no intercept column.
+        labels: (n,).
+        scores: The federation's predictions, (n,).
+        train: Positions of the training rows.
+        test: Positions of the test rows; may be empty.
+    """
+
+    features: Floats = field(repr=False)
+    labels: Floats = field(repr=False)
+    scores: Floats = field(repr=False)
+    train: Ints = field(repr=False)
+    test: Ints = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that do not speak of the same rows."""
+        lengths = {len(self.features), len(self.labels), len(self.scores), len(self.train) + len(self.test)}
+        if len(lengths) != 1:
+            raise LocalProtocolError(f"features, labels, scores and split have lengths {sorted(lengths)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The job's objective, under which B alone is fitted as well."""
+
+    l2: float
+    intercept: Intercept
+
+
+@dataclass(frozen=True, slots=True)
+class Lift:
+    """B alone against the federation, on the same rows.
+
+    Attributes:
+        partition: Which rows; the training rows only when there are no test rows.
+        rows: How many.
+        local: Metrics of B alone.
+        federated: Metrics of the federation.
+        gain: Mean squared error of B alone minus the federation's; above 0 when the federation helps.
+        half_width: Half of the 95 % interval of `gain`, from the row-by-row differences; NaN for one row.
+    """
+
+    partition: Partition
+    rows: int
+    local: Metrics
+    federated: Metrics
+    gain: float
+    half_width: float
+
+    def to_json(self) -> dict[str, object]:
+        """Return the `lift` of report.json."""
+        return {
+            "local": {self.partition: dict(self.local)},
+            "federated": {self.partition: dict(self.federated)},
+            "mse_gain": self.gain,
+            "mse_gain_half_width_95": self.half_width,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Everything that is measured after the last round.
+
+    Attributes:
+        train: The federation's metrics on the training rows.
+        test: The same on the test rows, None without any.
+        lift: B alone against the federation.
+        local_objective: The training objective of B alone at its optimum, in the mean form of the loss.
+    """
+
+    train: Metrics
+    test: Metrics | None
+    lift: Lift
+    local_objective: float
+
+    def metrics(self) -> dict[str, Metrics | None]:
+        """Return the `metrics` of report.json."""
+        return {"train": self.train, "test": self.test}
+
+
+def evaluate_regression(rows: ScoredRows, objective: Objective) -> Evaluation:
+    """Measure the federation's scores, and B alone: the closed-form fit on B's own training rows.
+
+    Raises:
+        NumericError: A score is not finite.
+    """
+    features, labels = rows.features[rows.train], rows.labels[rows.train]
+    weights = fit_ridge(features, labels, objective.l2, objective.intercept)
+    local_scores = with_intercept(rows.features, objective.intercept) @ weights
+    penalty = penalties(features.shape[1], objective.l2, objective.intercept)
+    return Evaluation(
+        train=_metrics(rows, rows.scores, rows.train),
+        test=_metrics(rows, rows.scores, rows.test) if len(rows.test) else None,
+        lift=_lift(rows, local_scores),
+        local_objective=ridge_objective(
+            with_intercept(features, objective.intercept), labels, weights, penalty
+        ),
+    )
+
+
+def write_predictions(path: Path, ids: Sequence[str], rows: ScoredRows) -> None:
+    """Write the test rows as CSV: id, partition, y, score; UTF-8 without a mark, numbers to the last bit."""
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["id", "partition", "y", "score"])
+        for row in rows.test:
+            writer.writerow([ids[row], "test", repr(float(rows.labels[row])), repr(float(rows.scores[row]))])
+
+
+def _metrics(rows: ScoredRows, scores: Floats, chosen: Ints) -> Metrics:
+    return regression_metrics(rows.labels[chosen], scores[chosen])
+
+
+def _lift(rows: ScoredRows, local_scores: Floats) -> Lift:
+    partition: Partition = "test" if len(rows.test) else "train"
+    chosen = rows.test if len(rows.test) else rows.train
+    labels = rows.labels[chosen]
+    differences = (local_scores[chosen] - labels) ** 2 - (rows.scores[chosen] - labels) ** 2
+    count = len(chosen)
+    spread = float(np.std(differences, ddof=1)) if count > 1 else math.nan
+    return Lift(
+        partition=partition,
+        rows=count,
+        local=_metrics(rows, local_scores, chosen),
+        federated=_metrics(rows, rows.scores, chosen),
+        gain=float(np.mean(differences)),
+        half_width=_Z_95 * spread / math.sqrt(count),
+    )

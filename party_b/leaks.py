@@ -1,0 +1,195 @@
+"""What each party learnt in a run of encrypted linear regression, in plain words (PROTOCOLS 1.2, "Leaks").
+
+Nothing is softened here: an administrator at A or C must be able to decide on these sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from common.runtime.config_job import JobConfig
+
+
+@dataclass(frozen=True, slots=True)
+class RunSize:
+    """The numbers that the sentences speak of.
+
+    Attributes:
+        columns: Columns by party, the intercept included.
+        train: Training rows.
+        test: Test rows.
+        rounds: Rounds that were done.
+    """
+
+    columns: Mapping[str, int]
+    train: int
+    test: int
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One kind of message of the run.
+
+    Attributes:
+        sender: Party name.
+        receiver: Party name.
+        what: The content, in plain words.
+        amount: How much of it, in plain words.
+        protection: `encrypted`, `masked` or `clear`.
+    """
+
+    sender: str
+    receiver: str
+    what: str
+    amount: str
+    protection: str
+
+
+def he_linear_leaks(job: JobConfig, size: RunSize) -> list[str]:
+    """Return what each party learnt, one sentence or two an entry, each beginning with who learnt it."""
+    return [
+        *(text for party in job.passive for text in _passive(job, size, party)),
+        *_active(job, size),
+        *_coordinator(job, size),
+        _ids(job),
+        f"Every party knows the whole job file, the number of rounds ({size.rounds:,}), the sizes and times "
+        f"of its own messages, and every party's number of columns ({_columns(size)}).",
+        f"Whoever holds {job.coordinator}'s private key and also reads the link between {job.active} and "
+        f"{_names(job.passive)} can decrypt every partial score and every residual, and so every label: "
+        f"{job.coordinator} must not work together with anybody else in the job.",
+    ]
+
+
+def he_linear_flows(job: JobConfig, size: RunSize) -> list[Flow]:
+    """Return what went over the wire, for the diagram of the report."""
+    per_round = f"{_batch_rows(job, size)} a round"
+    flows = []
+    for party in job.passive:
+        gradient = f"{size.columns[party]:,} a round"
+        flows += [
+            Flow(party, job.active, "partial scores of the batch", per_round, "encrypted"),
+            Flow(job.active, party, "residuals of the batch", per_round, "encrypted"),
+            Flow(party, job.coordinator, "gradient under a uniform mask", gradient, "encrypted"),
+            Flow(job.coordinator, party, "the same gradient, decrypted", gradient, "masked"),
+        ]
+    gradient = f"{size.columns[job.active]:,} a round"
+    flows += [
+        Flow(job.active, job.coordinator, "gradient under a uniform mask", gradient, "encrypted"),
+        Flow(job.coordinator, job.active, "the same gradient, decrypted", gradient, "masked"),
+    ]
+    losses = _losses(job, size)
+    if losses:
+        flows += [
+            Flow(job.active, job.coordinator, "training loss", f"{losses:,} in all", "encrypted"),
+            Flow(job.coordinator, job.active, "training loss", f"{losses:,} in all", "clear"),
+        ]
+    total = f"{size.train + size.test:,}, once"
+    flows += [
+        Flow(party, job.active, "partial scores of all rows, to measure the model", total, "clear")
+        for party in job.passive
+    ]
+    return flows
+
+
+def _passive(job: JobConfig, size: RunSize, party: str) -> Iterator[str]:
+    columns = size.columns[party]
+    first = "label" if _full_batch(job, size) else "label of the first batch"
+    yield (
+        f"{party} saw its own gradient, {columns:,} numbers, in each of {size.rounds:,} rounds. The first "
+        f"one is −X'y: the sum of every {first}, weighted with each of its own columns."
+    )
+    yield _combinations(job, size, party, "residual or label")
+    yield f"{party} learnt that {size.train:,} of its {size.train + size.test:,} rows were trained on."
+    if job.train.learning_rate == "auto":
+        yield (
+            f"{job.active} learnt the largest eigenvalue of {party}'s X'X/n, one number, because the job "
+            "asks for learning_rate: auto."
+        )
+
+
+def _active(job: JobConfig, size: RunSize) -> Iterator[str]:
+    columns = size.columns[job.active]
+    for party in job.passive:
+        yield (
+            f"{job.active} received {party}'s partial scores X·w in the clear for {size.train:,} training "
+            f"rows and {size.test:,} test rows when the model was measured: one number for each row, never a "
+            "column by itself."
+        )
+    others = "the partial scores" if len(job.passive) == 1 else "the sum of the partial scores"
+    yield (
+        f"{job.active} saw its own gradient, {columns:,} numbers, in each of {size.rounds:,} rounds: "
+        f"{others} of {_names(job.passive)}, summed with each of its own columns as weights."
+    )
+    yield _combinations(job, size, job.active, "partial score")
+    losses = _losses(job, size)
+    if losses:
+        yield f"{job.active} learnt the training loss of {losses:,} rounds."
+
+
+def _coordinator(job: JobConfig, size: RunSize) -> Iterator[str]:
+    entries = size.rounds * sum(size.columns.get(party, 0) for party in (job.active, *job.passive))
+    yield (
+        f"{job.coordinator} decrypted {entries:,} gradient entries, each under a fresh mask that is uniform "
+        f"modulo N: to {job.coordinator} these are random numbers. It saw no row, label, id or weight."
+    )
+    losses = _losses(job, size)
+    if losses:
+        yield (
+            f"{job.coordinator} decrypted the training loss of {losses:,} rounds, a number about the whole "
+            f"batch, because the job asks for it (loss_every: {job.train.loss_every}; 0 would avoid this)."
+        )
+    else:
+        yield f"{job.coordinator} decrypted no loss, because the job does not ask for one."
+
+
+def _combinations(job: JobConfig, size: RunSize, party: str, target: str) -> str:
+    columns = size.columns[party]
+    if _full_batch(job, size):
+        return (
+            f"{party} saw sums over the same {size.train:,} rows in every round, with its own {columns:,} "
+            "columns as weights. Over the rounds they can show the products of its columns with the other "
+            f"side's columns; with more rows than columns they determine no single row's {target}."
+        )
+    equations = size.rounds * columns
+    text = (
+        f"{party} saw {size.rounds:,} × {columns:,} = {equations:,} such sums, over changing mini-batches of "
+        f"{size.train:,} rows in all."
+    )
+    if equations < size.train:
+        return f"{text} These are fewer than rows: they determine no single row's {target}."
+    return (
+        f"{text} These are as many as rows or more: as far as the model moved little between rounds, {party} "
+        f"can estimate a single row's {target}. Larger batches or fewer rounds avoid this."
+    )
+
+
+def _ids(job: JobConfig) -> str:
+    return (
+        f"{job.active} received keyed digests of the whole ordered and of the whole sorted list of ids of "
+        f"{_names(job.passive)}. Because the job went on, these parties and {job.active} now know that they "
+        "hold the same ids in the same order."
+    )
+
+
+def _losses(job: JobConfig, size: RunSize) -> int:
+    every = job.train.loss_every
+    return -(-size.rounds // every) if every else 0
+
+
+def _full_batch(job: JobConfig, size: RunSize) -> bool:
+    # A batch of more than half of the rows leaves room for no second one (common/data/split.py).
+    return job.train.batch_size is None or 2 * job.train.batch_size > size.train
+
+
+def _batch_rows(job: JobConfig, size: RunSize) -> str:
+    return f"{size.train:,}" if _full_batch(job, size) else f"about {job.train.batch_size:,}"
+
+
+def _columns(size: RunSize) -> str:
+    return ", ".join(f"{party} {count:,}" for party, count in size.columns.items())
+
+
+def _names(parties: tuple[str, ...]) -> str:
+    return " and ".join([", ".join(parties[:-1]), parties[-1]] if len(parties) > 1 else parties)

@@ -1,0 +1,234 @@
+"""What a run leaves behind for its users: report.json and report.html, from one frozen record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from common.types import Role
+from party_b.diagram import draw
+from party_b.evaluation import Lift, Metrics
+from party_b.figures import loss_curve
+from party_b.leaks import Flow
+from party_b.report_text import FILTERS, Learnt, Verdict, verdict
+
+_TEMPLATE = "report.html.j2"
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """How many rows there were, and what became of them."""
+
+    by_party: Mapping[str, int]
+    aligned: int
+    train: int
+    test: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes of messages that a party sent and received in the job."""
+
+    sent_bytes: int
+    received_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPart:
+    """One party's part of the model.
+
+    Attributes:
+        features: In the order of `coefficients`.
+        coefficients: For the features as trained on: standardised ones if `preprocessing` says so.
+        intercept: None where the party has none.
+        preprocessing: What `Standardizer.to_json` wrote, None without any.
+    """
+
+    features: Sequence[str]
+    coefficients: Sequence[float] = field(repr=False)
+    intercept: float | None = field(default=None, repr=False)
+    preprocessing: Mapping[str, object] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """Everything a report says, as it was when the job ended; may be seen by B alone.
+
+    Attributes:
+        settings: The job file as plain values.
+        parties: Role by party, in the order in which the report lists them.
+        loss_history: Mean form, one a round, None where the job did not ask for it.
+        seconds_by_phase: B's own clock; they need not add up to the total.
+        models: By party; only B's own part, except where one operator runs all parties.
+        reference_losses: Lines beside the loss curve, by label.
+        ended_at: When the job ended, as text with its time zone.
+    """
+
+    settings: Mapping[str, object]
+    job_id: str
+    version: str
+    parties: Mapping[str, Role]
+    rows: RowCounts
+    rounds: int
+    converged: bool
+    stopped_because: str
+    loss_history: Sequence[float | None]
+    metrics: Mapping[str, Metrics | None]
+    lift: Lift | None
+    seconds_total: float
+    seconds_by_phase: Mapping[str, float]
+    traffic: Mapping[str, Traffic]
+    leaks: Sequence[str]
+    models: Mapping[str, ModelPart]
+    plan: str = ""
+    notes: Sequence[str] = ()
+    flows: Sequence[Flow] = ()
+    reference_losses: Mapping[str, float] = field(default_factory=dict)
+    ended_at: str = ""
+
+    @property
+    def name(self) -> str:
+        """The job's name in its file."""
+        return str(self.settings["job"])
+
+    @property
+    def algorithm(self) -> str:
+        """The job's algorithm."""
+        return str(self.settings["algorithm"])
+
+
+def report_json(record: RunRecord) -> dict[str, object]:
+    """Return report.json as plain values; a number that is not finite becomes None (null)."""
+    rows = record.rows
+    document = {
+        "job": record.name,
+        "job_id": record.job_id,
+        "algorithm": record.algorithm,
+        "version": record.version,
+        "ended_at": record.ended_at,
+        "settings": record.settings,
+        "parties": record.parties,
+        "rows": {**rows.by_party, "aligned": rows.aligned, "train": rows.train, "test": rows.test},
+        "rounds": record.rounds,
+        "converged": record.converged,
+        "stopped_because": record.stopped_because,
+        "loss_history": record.loss_history,
+        "reference_losses": record.reference_losses,
+        "metrics": record.metrics,
+        "lift": record.lift.to_json() if record.lift else None,
+        "verdict": _verdict(record).text,
+        "seconds": {"total": record.seconds_total, "by_phase": record.seconds_by_phase},
+        "traffic": {
+            party: {"sent_bytes": traffic.sent_bytes, "received_bytes": traffic.received_bytes}
+            for party, traffic in record.traffic.items()
+        },
+        "plan": record.plan,
+        "notes": record.notes,
+        "leaks": record.leaks,
+        "model": {party: _model(part) for party, part in record.models.items()},
+    }
+    return {key: _plain(value) for key, value in document.items()}
+
+
+def report_html(record: RunRecord) -> str:
+    """Return report.html: one page that needs no network, no script and no other file."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(FILTERS)
+    text = resources.files("party_b").joinpath(_TEMPLATE).read_text(encoding="utf-8")
+    return environment.from_string(text).render(
+        record=record,
+        verdict=_verdict(record),
+        curves=_curves(record),
+        diagram=draw(record.parties, record.flows),
+        active=_of_role(record, "active"),
+        passive=_of_role(record, "passive"),
+        coordinators=_of_role(record, "coordinator"),
+        learnt=_by_party(record.leaks, record.parties),
+        settings=_flat(record.settings),
+    )
+
+
+def _curves(record: RunRecord) -> Mapping[str, Markup] | None:
+    if not any(loss is not None for loss in record.loss_history):
+        return None
+    # Our own drawing, made of numbers and fixed words: nothing in it needs escaping.
+    return {
+        "wide": Markup(loss_curve(record.loss_history, record.reference_losses, 9.6, 3.4)),  # noqa: S704
+        "narrow": Markup(loss_curve(record.loss_history, record.reference_losses, 4.7, 3.4)),  # noqa: S704
+    }
+
+
+def _of_role(record: RunRecord, role: Role) -> list[str]:
+    return [party for party, part in record.parties.items() if part == role]
+
+
+def _by_party(leaks: Sequence[str], parties: Mapping[str, Role]) -> list[Learnt]:
+    """Group the sentences by the party that they begin with; those about several parties come last."""
+    groups: dict[str, list[str]] = {party: [] for party in (*parties, "")}
+    for text in leaks:
+        party = text.split(" ", 1)[0]
+        if party in parties:
+            rest = text.removeprefix(party).lstrip()
+            groups[party].append(rest[:1].upper() + rest[1:])
+        else:
+            groups[""].append(text)
+    return [Learnt(party, tuple(sentences)) for party, sentences in groups.items() if sentences]
+
+
+def _verdict(record: RunRecord) -> Verdict:
+    active = (_of_role(record, "active") or ["B"])[0]
+    return verdict(record.lift, active, record.converged, record.rounds)
+
+
+def _flat(settings: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
+    lines: list[tuple[str, str]] = []
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            lines += _flat(value, f"{prefix}{key}.")
+        elif isinstance(value, (list, tuple)):
+            lines.append((f"{prefix}{key}", ", ".join(map(str, value))))
+        else:
+            lines.append((f"{prefix}{key}", _shown(value)))
+    return lines
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def _model(part: ModelPart) -> dict[str, object]:
+    return {
+        "features": part.features,
+        "coefficients": part.coefficients,
+        "intercept": part.intercept,
+        "preprocessing": part.preprocessing,
+    }
+
+
+def _plain(value: object) -> object:
+    """Return a value made of what JSON has."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else None
+    return None if value is None else str(value)
