@@ -69,6 +69,7 @@ def draw(parties: Mapping[str, Role], flows: Iterable[Flow]) -> Diagram:
         for lane, key in enumerate(keys)
     ]
     boxes = tuple(_box(role, parties) for role in _CENTRES if role in parties.values())
+    numbered.sort(key=lambda pair: pair[0])
     return Diagram(boxes, tuple(arrows), tuple(numbered))
 
 

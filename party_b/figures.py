@@ -75,5 +75,5 @@ def _inline(figure: Figure) -> str:
     head, body = svg.split(">", 1)
     head = re.sub(r'\s(width|height)="[^"]*"', "", head)
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
-    body = re.sub(r"font-family: [^;\\"]*;?", "", body)
+    body = re.sub(r'font-family: [^;"]*;?', "", body)
     return f'{head} role="img" aria-label="training loss by round">{body}'

@@ -98,9 +98,9 @@ def _passive(job: JobConfig, size: RunSize, party: str) -> Iterator[str]:
     first = "label" if _full_batch(job, size) else "label of the first batch"
     yield (
         f"{party} saw its own gradient, {columns:,} numbers, in each of {size.rounds:,} rounds. The first "
-        f"one is −X'y: the sum of every {first}, weighted with each of its own columns."
+        f"one is −X'y: the sum of every {first}, weighted with each of its own columns. "
+        f"{_combinations(job, size, party, 'residual or label')}"
     )
-    yield _combinations(job, size, party, "residual or label")
     yield f"{party} learnt that {size.train:,} of its {size.train + size.test:,} rows were trained on."
     if job.train.learning_rate == "auto":
         yield (
@@ -120,9 +120,9 @@ def _active(job: JobConfig, size: RunSize) -> Iterator[str]:
     others = "the partial scores" if len(job.passive) == 1 else "the sum of the partial scores"
     yield (
         f"{job.active} saw its own gradient, {columns:,} numbers, in each of {size.rounds:,} rounds: "
-        f"{others} of {_names(job.passive)}, summed with each of its own columns as weights."
+        f"{others} of {_names(job.passive)}, summed with each of its own columns as weights. "
+        f"{_combinations(job, size, job.active, 'partial score')}"
     )
-    yield _combinations(job, size, job.active, "partial score")
     losses = _losses(job, size)
     if losses:
         yield f"{job.active} learnt the training loss of {losses:,} rounds."
@@ -148,20 +148,20 @@ def _combinations(job: JobConfig, size: RunSize, party: str, target: str) -> str
     columns = size.columns[party]
     if _full_batch(job, size):
         return (
-            f"{party} saw sums over the same {size.train:,} rows in every round, with its own {columns:,} "
-            "columns as weights. Over the rounds they can show the products of its columns with the other "
-            f"side's columns; with more rows than columns they determine no single row's {target}."
+            f"All of them are sums over the same {size.train:,} rows with the same {columns:,} columns as "
+            "weights. Over the rounds they can show the products of these columns with the other side's "
+            f"columns; with more rows than columns they determine no single row's {target}."
         )
     equations = size.rounds * columns
     text = (
-        f"{party} saw {size.rounds:,} × {columns:,} = {equations:,} such sums, over changing mini-batches of "
-        f"{size.train:,} rows in all."
+        f"Together these are {size.rounds:,} × {columns:,} = {equations:,} sums over changing mini-batches "
+        f"of {size.train:,} rows in all."
     )
     if equations < size.train:
-        return f"{text} These are fewer than rows: they determine no single row's {target}."
+        return f"{text} That is fewer than there are rows: they determine no single row's {target}."
     return (
-        f"{text} These are as many as rows or more: as far as the model moved little between rounds, {party} "
-        f"can estimate a single row's {target}. Larger batches or fewer rounds avoid this."
+        f"{text} That is at least as many as there are rows: as far as the model moved little between "
+        f"rounds, {party} can estimate a single row's {target}. Larger batches or fewer rounds avoid this."
     )
 
 
