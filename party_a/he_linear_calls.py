@@ -1,4 +1,4 @@
-"""What a passive party does in one encrypted linear regression, call by call: converts, and calls the role."""
+"""A passive party's side of encrypted linear regression, call by call: converts, and calls the role."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class LinearCalls:
             return reply
 
     def partial_scores(self, turn: pb.Turn) -> Iterator[he.PartialScores]:
-        """Yield u_A of all aligned rows, in the clear: what measuring the model costs (see the report's leaks).
+        """Yield u_A of all aligned rows, in the clear: the price of measuring the model.
 
         Training is over with that: scores of the same rows under several weights would show the features.
         """
@@ -167,7 +167,8 @@ class LinearCalls:
         """Hold what B says to what A knows."""
         if request.train_rows != len(self.design.train):
             raise RemoteProtocolError(
-                f"{request.train_rows} training rows there, {len(self.design.train)} here: the sides split differently"
+                f"{request.train_rows} training rows there, {len(self.design.train)} here: "
+                "the sides split differently"
             )
         columns, parties = dict(request.columns), {self._job.active, *self._job.passive}
         if (

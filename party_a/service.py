@@ -1,4 +1,4 @@
-"""A passive party's service: what it agrees to, and what it does in a job (protos/vfl/v1/passive_party.proto)."""
+"""A passive party's service (protos/vfl/v1/passive_party.proto)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from common.rpc.server import PartyServer
 from common.rpc.wiretap import Wiretap
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
+from common.runtime.coordinator_client import CoordinatorClient
 from common.runtime.hosting import Ending, HostedJob, JobHost
 from common.runtime.linear_design import plain_design, read_dataset
 from common.runtime.state import JobStore
-from common.runtime.coordinator_client import CoordinatorClient
 from party_a.he_linear_calls import LinearCalls
 
 log = logging.getLogger("vfl.party_a")

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 class Settled:
     """Compares the mean loss of an epoch with that of the epoch before.
 
-    One mini-batch's loss says little about the objective, so a job with mini-batches is judged by epochs; with all
-    rows in every round an epoch is a round.
+    One mini-batch's loss says little about the objective, so a job with mini-batches is judged by epochs;
+    with all rows in every round an epoch is a round.
     """
 
     def __init__(self, tolerance: float | None, rounds_per_epoch: int) -> None:

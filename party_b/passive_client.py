@@ -16,7 +16,7 @@ from common.rpc.channels import Deadline, open_channel
 from common.rpc.greeting import check_greeting, make_greeting
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
-from common.rpc.pb.passive_party_pb2_grpc import PassivePartyAsyncStub, PassivePartyStub
+from common.rpc.pb.passive_party_pb2_grpc import PassivePartyStub
 from common.rpc.presence import attend
 from common.rpc.wiretap import Wiretap
 from common.runtime.config_job import JobConfig
@@ -42,7 +42,7 @@ class PassiveClient:
         self._call_s = Deadline(own.deadlines.call_s, "deadlines.call_s")
         self._step_s = Deadline(own.deadlines.step_s, "deadlines.step_s")
         self._channel = open_channel(name, self.address, own.party, own.security, wiretap)
-        self._stub: PassivePartyAsyncStub = PassivePartyStub(self._channel)
+        self._stub = PassivePartyStub(self._channel)
 
     async def open_job(self, table: Table, columns: int) -> pb.OpenJobReply:
         """Open the job, and make sure that both sides hold the same ids in the same order.
@@ -135,7 +135,7 @@ class PassiveClient:
         where = f"{self.name}, data set {table.name}"
         if reply.rows != table.rows:
             raise DataError(
-                f"{self.name} has {reply.rows} rows, {self._own.party} has {table.rows}: the ids cannot be the same",
+                f"{self.name} has {reply.rows} rows, {self._own.party} has {table.rows}: the ids differ",
                 where=where,
                 advice="Both sides need the same ids in the same order.",
             )

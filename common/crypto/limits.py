@@ -20,8 +20,9 @@ def check_features(features: Floats, names: Sequence[str]) -> Floats:
     within = np.abs(features) <= FEATURE_LIMIT  # False for NaN too
     if not within.all():
         column = int(np.flatnonzero(~within.all(axis=0))[0])
+        beyond = int((~within[:, column]).sum())
         raise NumericError(
-            f"feature {names[column]!r} has {int((~within[:, column]).sum())} values beyond ±{FEATURE_LIMIT:.3g}",
+            f"feature {names[column]!r} has {beyond} values beyond ±{FEATURE_LIMIT:.3g}",
             advice="Set data.standardize: true, or rescale the column.",
         )
     return features

@@ -1,8 +1,8 @@
 """One party's gradient on its way through the key holder: X'[[d]], mask, unmask.
 
-    [[g]] = Σ over chunks of  X'[[d]]          computed where X is, d stays encrypted
-    [[g + R]]                                  R uniform on Z_N, fresh per entry: what the key holder sees
-    g = (g + R) − R   mod N                    where the mask was drawn, and only there
+[[g]] = Σ over chunks of  X'[[d]]          computed where X is, d stays encrypted
+[[g + R]]                                  R uniform on Z_N, fresh per entry: what the key holder sees
+g = (g + R) − R   mod N                    where the mask was drawn, and only there
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MaskedGradient:
         return self._sum
 
     def masked(self, columns: int) -> SealedVector:
-        """Return the first `columns` entries under fresh uniform masks, re-randomised (rules 1.2.1, 1.2.2)."""
+        """Return the first `columns` entries under fresh uniform masks, re-randomised (rules 1.2.1, 2)."""
         self._masks = uniform_masks(self._entropy, columns, self._cipher.key.modulus)
         return self._cipher.seal(self.total()[:columns], self._masks)
 
@@ -49,7 +49,9 @@ class MaskedGradient:
         if self._masks is None:
             raise LocalProtocolError("a gradient came back before a masked one was sent")
         if len(residues) != len(self._masks):
-            raise RemoteProtocolError(f"the key holder returned {len(residues)} values for {len(self._masks)}")
+            raise RemoteProtocolError(
+                f"the key holder returned {len(residues)} values for {len(self._masks)}"
+            )
         modulus = self._cipher.key.modulus
         clear = [(residue - mask) % modulus for residue, mask in zip(residues, self._masks, strict=True)]
         self._masks = None

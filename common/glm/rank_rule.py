@@ -1,8 +1,9 @@
 """The rank rule (PROTOCOLS 1.2.5): a batch must have clearly more rows than either side has columns.
 
-A sees X_A,S'd for a batch S. With |S| ≤ rank(X_A,S) it solves that for every residual of the batch; so does B for
-A's scores. A batch that comes again and again while the other side's weights move shows more: up to the
-whole of X_A,S'X_B,S. So a batch that is reused every round must be larger than one that is dealt once an epoch.
+A sees X_A,S'd for a batch S. With |S| ≤ rank(X_A,S) it solves that for every residual of the batch; so does B
+for A's scores. A batch that comes again and again while the other side's weights move shows more: up to the
+whole of X_A,S'X_B,S. So a batch that is reused every round must be larger than one that is dealt anew each
+epoch.
 """
 
 from __future__ import annotations

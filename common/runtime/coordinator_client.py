@@ -12,7 +12,7 @@ from common.rpc.chunks import CHUNK_BYTES
 from common.rpc.greeting import check_greeting, make_greeting
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
-from common.rpc.pb.coordinator_pb2_grpc import CoordinatorAsyncStub, CoordinatorStub
+from common.rpc.pb.coordinator_pb2_grpc import CoordinatorStub
 from common.rpc.presence import attend
 from common.rpc.wiretap import Wiretap
 from common.runtime.config_job import JobConfig
@@ -51,7 +51,7 @@ class CoordinatorClient:
         self._call_s = Deadline(own.deadlines.call_s, "deadlines.call_s")
         self._step_s = Deadline(own.deadlines.step_s, "deadlines.step_s")
         self._channel = open_channel(self.name, self.address, own.party, own.security, wiretap)
-        self._stub: CoordinatorAsyncStub = CoordinatorStub(self._channel)
+        self._stub = CoordinatorStub(self._channel)
 
     async def open_job(self, columns: int, *, preflight: bool = False) -> None:
         """Open the job, and declare how long this party's gradients will be."""

@@ -82,7 +82,7 @@ class JobHost(Generic[State]):
         role = job.role_of(self._own.party)
         if role != self._own.role or request.expected_role != self._own.role:
             raise Refused(
-                f"{self._own.party} is a {self._own.role} party; the job names it as {role or 'no party at all'}",
+                f"{self._own.party} is a {self._own.role} party; the job names it as {role or 'no party'}",
                 advice="Give every party in the job file the role that its own party file declares.",
             )
         callers = (job.active,) if role == "passive" else (job.active, *job.passive)
@@ -194,7 +194,8 @@ class JobHost(Generic[State]):
             raise Refused(f"the policy of {own} does not allow the algorithm {job.algorithm}")
         if job.crypto.key_bits < policy.min_key_bits:
             raise Refused(
-                f"the policy of {own} asks for keys of {policy.min_key_bits} bits, the job has {job.crypto.key_bits}",
+                f"the policy of {own} asks for keys of {policy.min_key_bits} bits, "
+                f"the job has {job.crypto.key_bits}",
                 advice="Raise crypto.key_bits in the job file.",
             )
         for party in job.members:

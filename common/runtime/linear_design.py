@@ -1,7 +1,7 @@
 """A party's columns as a linear job uses them: split, scaled, checked, dealt into batches.
 
-Both sides of a job do the same with their own columns, on the rows that the job's seeds name, so that row i of one
-side is row i of the other without a word about it.
+Both sides of a job do the same with their own columns, on the rows that the job's seeds name, so that row i
+of one side is row i of the other without a word about it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def read_dataset(own: PartyConfig, job: JobConfig) -> Table:
     table = read_csv_table(dataset.source.csv, job.data.dataset, rule, wanted)
     if table.rows < own.policy.min_rows:
         raise Refused(
-            f"the policy of {own.party} asks for {own.policy.min_rows} rows at least, the data set has {table.rows}"
+            f"the policy of {own.party} asks for {own.policy.min_rows} rows at least; "
+            f"the data set has {table.rows}"
         )
     return table
 

@@ -121,12 +121,13 @@ def _run(role: Role, build: ServiceBuilder, path: Path) -> int:
             advice="`vfl serve -c FILE` starts the program that fits the role.",
         )
     with JobStore(config.state).claimed(), open_executor(config.compute.workers) as executor:
-        asyncio.run(_serve(config, build(config, executor)))
+        asyncio.run(_serve(config, build, executor))
     log.info("%s has stopped", config.party)
     return 0
 
 
-async def _serve(config: PartyConfig, service: Service) -> None:
+async def _serve(config: PartyConfig, build: ServiceBuilder, executor: Executor) -> None:
+    service = build(config, executor)  # inside the loop: gRPC's servers and channels belong to one
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

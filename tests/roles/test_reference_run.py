@@ -66,14 +66,18 @@ def run(passive, active, holder):
     for number in range(1, ROUNDS + 1):
         rows = active.begin(number)
         assert all(role.begin(number) == rows for role in passive.values())
-        shares = [arrive(role.loss_share_from_scores()) for role in passive.values()] if len(passive) == 1 else None
+        shares = (
+            [arrive(role.loss_share_from_scores()) for role in passive.values()]
+            if len(passive) == 1
+            else None
+        )
         for chunk in (slice(0, 200), slice(200, rows)):
             d = active.add_residuals([arrive(role.encrypt_scores(chunk)) for role in passive.values()])
             for role in passive.values():
                 role.absorb_residuals(arrive(d))
         for name, role in passive.items():
             role.apply(holder.decrypt_gradient(name, number, arrive(role.masked_gradient())))
-        if shares is None:
+        if not alone:
             shares = [arrive(role.loss_share_from_gradient()) for role in passive.values()]
         loss = holder.decrypt_loss("party_b", number, arrive(active.encrypted_loss(shares)))
         losses.append(active.decode_loss(loss))
