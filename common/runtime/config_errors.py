@@ -120,10 +120,10 @@ def validated(model: type[Model], document: Document) -> Model:
 def combined_error(document: Document, problems: list[Problem]) -> ConfigError:
     """Return one error for all problems of a file, in the order of its lines."""
     lines = []
-    for problem in sorted(problems, key=lambda found: document.line_of(found.path)):
+    for problem in sorted(problems, key=document.line_of_problem):
         dotted = problem.dotted()
         text = f"{dotted}: {problem.text}" if dotted else problem.text
-        lines.append((f"{document.path}:{document.line_of(problem.path)}", text))
+        lines.append((f"{document.path}:{document.line_of_problem(problem)}", text))
     if len(lines) == 1:
         return ConfigError(lines[0][1], where=lines[0][0])
     listing = "".join(f"\n  {where}: {text}" for where, text in lines)

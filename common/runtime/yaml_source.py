@@ -34,10 +34,15 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong in a configuration file."""
+    """One thing that is wrong in a configuration file.
+
+    Attributes:
+        line: Where it is when that is not the line of the value at `path`.
+    """
 
     path: KeyPath
     text: str
+    line: int | None = None
 
     def dotted(self) -> str:
         """Return the path as a reader writes it: `passive[0]`, `datasets.diabetes.id`."""
@@ -55,6 +60,10 @@ class Document:
     data: dict[str, YamlValue]
     lines: Mapping[KeyPath, int]
     problems: tuple[Problem, ...] = ()
+
+    def line_of_problem(self, problem: Problem) -> int:
+        """Return the line (from 1) that a problem is about."""
+        return self.line_of(problem.path) if problem.line is None else problem.line
 
     def line_of(self, path: KeyPath) -> int:
         """Return the line (from 1) of a value, or of the nearest enclosing one that is there."""
@@ -110,12 +119,12 @@ class _Reader:
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
-                self.problems.append(Problem(path, f"line {line}: a key must be text"))
+                self.problems.append(Problem(path, "a key must be text", line))
                 continue
             key = str(key_node.value)
             if key in values:
-                first = self.lines[(*path, key)]
-                self.problems.append(Problem((*path, key), f"stands twice, in lines {first} and {line}"))
+                text = f"stands twice, in lines {self.lines[(*path, key)]} and {line}"
+                self.problems.append(Problem((*path, key), text, line))
                 continue
             self.lines[(*path, key)] = line
             values[key] = self.value(value_node, (*path, key))
@@ -166,23 +175,25 @@ def read_document(path: Path, environment: Mapping[str, str] | None = None) -> D
     Raises:
         ConfigError: The file cannot be read or is not YAML; wrong values are left to the reader's caller.
     """
+    loader, node = _composed(path)
+    if not isinstance(node, yaml.MappingNode):
+        raise ConfigError("the file holds no keys", where=str(path), advice="`vfl init DIR` writes examples.")
+    reader = _Reader(loader, os.environ if environment is None else environment)
+    data = reader.mapping(node, ())
+    return Document(path, data, reader.lines, tuple(reader.problems))
+
+
+def _composed(path: Path) -> tuple[_CoreSchemaLoader, yaml.Node | None]:
     text = _read_text(path)
-    loader = _CoreSchemaLoader(text)
     try:
-        node = loader.get_single_node()
+        loader = _CoreSchemaLoader(text)
+        return loader, loader.get_single_node()
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
         raise ConfigError(f"not valid YAML: {exc.problem or exc.context}", where=where) from exc
     except (yaml.YAMLError, RecursionError) as exc:
         raise ConfigError("not valid YAML", where=str(path)) from exc
-    finally:
-        loader.dispose()
-    if not isinstance(node, yaml.MappingNode):
-        raise ConfigError("the file holds no keys", where=str(path), advice="`vfl init DIR` writes examples.")
-    reader = _Reader(loader, os.environ if environment is None else environment)
-    data = reader.mapping(node, ())
-    return Document(path, data, reader.lines, tuple(reader.problems))
 
 
 def _read_text(path: Path) -> str:
