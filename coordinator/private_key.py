@@ -34,7 +34,7 @@ class PrivateKey:
 
     @classmethod
     def generate(cls, bits: int, entropy: Entropy) -> PrivateKey:
-        """Return a new key whose N has exactly `bits` bits; half a second at 2048.
+        """Return a new key whose N has exactly `bits` bits; takes about 0.15 s at 2048.
 
         The primes come from phe, which asks the operating system; `entropy` draws the noise generator.
         """

@@ -78,12 +78,6 @@ class CipherVector:
         view = memoryview(self._content)
         return [int.from_bytes(view[at : at + width], "big") for at in range(0, len(view), width)]
 
-    def taken(self, rows: Sequence[int]) -> CipherVector:
-        """Return the entries at these positions, in this order."""
-        width = self.key.ciphertext_bytes
-        pieces = (self._content[row * width : (row + 1) * width] for row in rows)
-        return CipherVector(self.key, b"".join(pieces))
-
 
 class _Seal:
     """The right to declare ciphertexts safe to send; held by the implementations of Cipher alone."""

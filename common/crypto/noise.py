@@ -19,13 +19,13 @@ from gmpy2 import mpz
 
 from common.crypto.entropy import Entropy
 
-# Measured at 2048 bits on one core (benchmarks/micro/test_noise_shapes.py): 12 x 6 is 24,576 entries, 13 MB,
-# built in 0.14 s; a power takes 0.52 ms. Plain windows of 8 bits take 0.67 ms and 0.3 s or more to build; 13 x
-# 10 takes 0.47 ms but 45 MB and 0.4 s, which a job of a few thousand powers does not earn back.
+# Measured at 2048 bits on one core (benchmarks/micro/test_noise_shapes.py): 12 x 6 is 12 MB, built in 0.13 s,
+# and a power takes 0.50 ms. Plain windows of 8 bits take 0.6 s to build and 0.64 ms a power; 13 x 10 takes
+# 0.44 ms, but 40 MB and 0.4 s to build, which a job of a few thousand powers does not earn back.
 TEETH = 12
 BLOCKS = 6
 
-_TABLES_KEPT = 4  # 13 MB each; a process serves few jobs at the same time
+_TABLES_KEPT = 4  # 12 MB each; a process serves few jobs at the same time
 
 
 class NoiseTable:

@@ -95,8 +95,3 @@ class PublicKey:
 def encrypt(key: PublicKey, plaintext: int, noise: int) -> int:
     """Return (1 + m·N)·noise mod N²; `noise` is a fresh random N-th power."""
     return (1 + plaintext * key.modulus) * noise % key.modulus_squared
-
-
-def add_plaintext(key: PublicKey, ciphertext: int, plaintext: int) -> int:
-    """Return a ciphertext of the sum, which is NOT safe to send: dividing by the old one gives 1 + m·N."""
-    return ciphertext * (1 + plaintext * key.modulus) % key.modulus_squared

@@ -30,7 +30,7 @@ def generate_primes(bits: int) -> tuple[int, int]:
     """Return primes for a key of exactly `bits` bits, drawn by phe from the operating system.
 
     Damgård, Jurik and Nielsen 2010, §4.2 ask for p ≡ q ≡ 3 mod 4 and gcd(p - 1, q - 1) = 2, so that -x² has
-    the largest possible order. Some ten draws; about half a second at 2048 bits.
+    the largest possible order. That takes ten draws or so, about 0.13 s at 2048 bits.
 
     Raises:
         LocalProtocolError: `bits` is odd, or below 64, where suitable primes are rare.

@@ -70,8 +70,8 @@ class Plan:
         request = self.request
         proved = (
             f"With a {request.key_bits}-bit key, {request.scale_bits} bits of precision and {request.rows} "
-            f"rows, nothing can overflow while features stay within ±{request.feature_limit:.3g} and scores within "
-            f"±{request.score_limit:.3g}; {self.headroom_bits} bits are left."
+            f"rows, nothing can overflow while features stay within ±{request.feature_limit:.3g} and scores "
+            f"within ±{request.score_limit:.3g}; {self.headroom_bits} bits are left."
         )
         typical = (
             f"Numbers are rounded to multiples of {self.resolution:.2g}. For columns, scores and residuals "

@@ -193,13 +193,12 @@ def test_vectors_do_not_print_their_content(cipher: PaillierCipher) -> None:
 # Cutting and joining.
 
 
-def test_vectors_are_cut_chosen_from_and_joined(cipher: PaillierCipher) -> None:
+def test_vectors_are_cut_and_joined(cipher: PaillierCipher) -> None:
     vector = cipher.encrypt(list(range(5))).opened()
     numbers = vector.ciphertexts()
     assert vector[1:3].ciphertexts() == numbers[1:3]
     assert vector[3:].ciphertexts() == numbers[3:]
     assert vector[4:2].ciphertexts() == []
-    assert vector.taken([4, 0, 0]).ciphertexts() == [numbers[4], numbers[0], numbers[0]]
     assert CipherVector.joined(cipher.key, [vector[:2], vector[2:]]).ciphertexts() == numbers
     assert len(CipherVector.joined(cipher.key, [])) == 0
     with pytest.raises(LocalProtocolError):
