@@ -50,6 +50,7 @@ def loss_curve(
                 ha="right",
                 color=ALONE,
                 fontsize=9,
+                parse_math=False,
             )
         everything = [*values, *references.values()]
         if everything and min(everything) > 0 and max(everything) > _LOG_FROM * min(everything):

@@ -37,7 +37,7 @@ def verdict(lift: Lift | None, active: str, converged: bool, rounds: int) -> Ver
     """Say in plain words whether the federation predicts better than the active party alone."""
     if lift is None:
         return Verdict("unknown", "Not compared", f"{active} alone was not measured in this run.")
-    tone, headline = _tone(lift)
+    tone, headline = _tone(lift, converged)
     rows = f"{lift.rows:,} {'test' if lift.partition == 'test' else 'training'} rows"
     before, after = lift.local["mse"], lift.federated["mse"]
     text = (
@@ -52,18 +52,18 @@ def verdict(lift: Lift | None, active: str, converged: bool, rounds: int) -> Ver
         text += " There are no test rows: these are rows that both were trained on, which flatters both."
     if not converged and tone != "better":
         text += (
-            f" The federation stopped after {rounds:,} rounds, before it had converged, whereas B alone is "
-            "solved exactly: more rounds may change this."
+            f" The federation stopped after {rounds:,} rounds, before it had converged, whereas {active} "
+            "alone is solved exactly: more rounds may change this."
         )
     return Verdict(tone, headline, text)
 
 
-def _tone(lift: Lift) -> tuple[str, str]:
+def _tone(lift: Lift, converged: bool) -> tuple[str, str]:
     if not math.isfinite(lift.half_width) or abs(lift.gain) <= lift.half_width:
         return "same", "No clear difference"
     if lift.gain > 0:
         return "better", "The federation helped"
-    return "worse", "The federation did not help"
+    return "worse", "The federation did not help" if converged else "The federation has not helped yet"
 
 
 def _change(before: float, after: float) -> str:
