@@ -66,11 +66,8 @@ def run(passive, active, holder):
     for number in range(1, ROUNDS + 1):
         rows = active.begin(number)
         assert all(role.begin(number) == rows for role in passive.values())
-        shares = (
-            [arrive(role.loss_share_from_scores()) for role in passive.values()]
-            if len(passive) == 1
-            else None
-        )
+        alone = len(passive) == 1
+        shares = [arrive(role.loss_share_from_scores()) for role in passive.values() if alone]
         for chunk in (slice(0, 200), slice(200, rows)):
             d = active.add_residuals([arrive(role.encrypt_scores(chunk)) for role in passive.values()])
             for role in passive.values():
