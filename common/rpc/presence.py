@@ -60,27 +60,45 @@ async def attend(
     loop = asyncio.get_running_loop()
     gone_since: float | None = loop.time()
     pause_s = _FIRST_REDIAL_S
+
+    def present() -> None:
+        nonlocal gone_since, pause_s
+        gone_since, pause_s = None, _FIRST_REDIAL_S
+        on_present()
+
     while True:
-        lost: PeerUnreachable | None = None
-        try:
-            async for presence in call(Attendance(turn=turn), timeout=HELD_OPEN):
-                gone_since, pause_s = None, _FIRST_REDIAL_S
-                on_present()
-                if presence.ended:
-                    raise JobError(f"{peer} ended the job: {presence.reason}", where=f"{peer} at {address}")
-        except PeerUnreachable as exc:
-            lost = exc
+        waited_s = 0.0 if gone_since is None else loop.time() - gone_since
+        lost = await _hold(call, turn, present, peer_s - waited_s)
         if gone_since is None:
             gone_since = loop.time()
             log.info("the connection to %s at %s broke; it has %g s to come back", peer, address, peer_s)
         if loop.time() - gone_since + pause_s > peer_s:
             raise PeerUnreachable(
-                f"{peer} was gone for {peer_s:g} s (deadlines.peer_s): {lost or 'its service stopped'}",
+                f"{peer} was gone for {peer_s:g} s (deadlines.peer_s): {lost}",
                 where=f"{peer} at {address}",
                 advice="look whether its service runs and what its log says, then run the job again",
             ) from lost
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, _LAST_REDIAL_S)
+
+
+async def _hold(
+    call: AttendCall, turn: Turn, on_present: Callable[[], None], first_within_s: float
+) -> Exception:
+    """Attend once; return how the connection was lost, or never came about in the given seconds."""
+    try:
+        # A connection that is accepted and then left without an answer must not outlast the peer's time.
+        async with asyncio.timeout(first_within_s) as limit:
+            async for presence in call(Attendance(turn=turn), timeout=HELD_OPEN):
+                limit.reschedule(None)
+                on_present()
+                if presence.ended:
+                    raise JobError(f"the job has ended there: {presence.reason}")
+    except PeerUnreachable as exc:
+        return exc
+    except TimeoutError:
+        return TimeoutError("no answer to its dial")
+    return ConnectionError("its service stopped")
 
 
 class Attendees:

@@ -1,0 +1,218 @@
+"""Who is present in a job, who has vanished, and how soon that is known."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from common.errors import JobError, PeerUnreachable, UnknownJob
+from common.rpc.pb import he_linear_pb2 as he
+from common.rpc.presence import Attendees, attend
+from common.rpc.tls import Security
+from tests.rpc.parties import (
+    CALL_S,
+    QUICK,
+    TURN,
+    Network,
+    PassivePartyForTests,
+    certified,
+    dialled,
+    eventually,
+    serving,
+)
+
+PEER_S = 0.5
+LONG_S = 10.0
+
+PARTY_A_PROCESS = """
+import asyncio, sys, time
+from pathlib import Path
+from common.rpc.tls import Security, TlsFiles
+from tests.rpc.parties import PassivePartyForTests, serving
+from common.rpc.pb import he_linear_pb2 as he
+
+class Busy(PassivePartyForTests):
+    async def Prepare(self, request, context):
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            pass
+        return he.PrepareReply()
+
+async def main(directory):
+    security = Security(TlsFiles(directory / "ca.pem", directory / "party_a.pem", directory / "party_a.key"))
+    async with serving(security, Busy()) as address:
+        print(address, flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+class Job:
+    """A job at party_a, in which party_b must be present."""
+
+    def __init__(self, peer_s: float) -> None:
+        self.vanished: list[str] = []
+        self.attendees = Attendees(peer_s, self.vanished.append, every_s=0.1)
+
+    async def is_attended(self) -> None:
+        await eventually(lambda: self.attendees.present == {"party_b"})
+
+    async def is_left(self) -> None:
+        await eventually(lambda: not self.attendees.present)
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """party_a, serving behind a network that can break, and party_b's certificates."""
+
+    network: Network
+    servicer: PassivePartyForTests
+    at_b: Security
+
+    async def attend(self, peer_s: float = PEER_S) -> None:
+        async with dialled(self.network.address, self.at_b) as stub:
+            await attend(stub.Attend, TURN, peer="party_a", address=self.network.address, peer_s=peer_s)
+
+
+@pytest.fixture
+async def peers(tmp_path: Path) -> AsyncIterator[Peers]:
+    at_a, at_b = certified(tmp_path, "party_a", "party_b")
+    servicer = PassivePartyForTests()
+    async with serving(at_a, servicer) as address, Network(address) as network:
+        yield Peers(network, servicer, at_b)
+
+
+def opened(peers: Peers, peer_s: float = PEER_S) -> Job:
+    job = Job(peer_s)
+    peers.servicer.attendees = job.attendees
+    return job
+
+
+async def test_a_party_is_present_while_its_stream_is_open(peers: Peers) -> None:
+    job = opened(peers)
+    task = asyncio.create_task(peers.attend())
+    await job.is_attended()
+    task.cancel()
+    await job.is_left()
+    assert not job.vanished
+    await eventually(lambda: job.vanished == ["party_b"])
+
+
+async def test_both_ends_notice_a_broken_connection_at_once_and_wait_peer_s(peers: Peers) -> None:
+    job = opened(peers)
+    task = asyncio.create_task(peers.attend())
+    await job.is_attended()
+    broken = time.monotonic()
+    peers.network.break_()
+    await job.is_left()
+    assert time.monotonic() - broken < PEER_S
+    with pytest.raises(PeerUnreachable, match=r"party_a was gone for 0.5 s \(deadlines.peer_s\)") as caught:
+        await task
+    assert peers.network.address in caught.value.where
+    await eventually(lambda: job.vanished == ["party_b"])
+
+
+async def test_a_party_that_comes_back_in_time_has_not_vanished(peers: Peers) -> None:
+    job = opened(peers, LONG_S)
+    task = asyncio.create_task(peers.attend(LONG_S))
+    await job.is_attended()
+    peers.network.break_()
+    await job.is_left()
+    peers.network.mend()
+    await job.is_attended()
+    assert not task.done()
+    assert not job.vanished
+    task.cancel()
+
+
+async def test_a_silent_network_is_noticed_by_both_ends_within_keepalive(peers: Peers) -> None:
+    job = opened(peers)
+    task = asyncio.create_task(peers.attend())
+    await job.is_attended()
+    silent = time.monotonic()
+    peers.network.fall_silent()
+    with pytest.raises(PeerUnreachable):
+        await task
+    await eventually(lambda: job.vanished == ["party_b"])
+    assert time.monotonic() - silent < PEER_S + 5 * (QUICK.every_s + QUICK.answer_s)
+
+
+async def test_a_party_that_never_comes_vanishes_too(peers: Peers) -> None:
+    job = opened(peers)
+    job.attendees.expect(["party_b", "coordinator"])
+    task = asyncio.create_task(peers.attend())
+    await job.is_attended()
+    await eventually(lambda: job.vanished == ["coordinator"])
+    task.cancel()
+
+
+async def test_the_end_of_the_job_reaches_those_who_attend_and_stops_the_clocks(peers: Peers) -> None:
+    job = opened(peers)
+    job.attendees.expect(["coordinator"])
+    task = asyncio.create_task(peers.attend())
+    await job.is_attended()
+    job.attendees.end("party_b cancelled it")
+    with pytest.raises(JobError, match="party_b cancelled it"):
+        await task
+    await job.is_left()
+    assert not job.attendees._timers
+
+
+async def test_a_peer_that_was_restarted_does_not_know_the_job(peers: Peers) -> None:
+    job = opened(peers, LONG_S)
+    task = asyncio.create_task(peers.attend(LONG_S))
+    await job.is_attended()
+    peers.network.break_()
+    peers.servicer.attendees = None
+    peers.network.mend()
+    with pytest.raises(UnknownJob):
+        await task
+
+
+async def test_an_attendance_that_is_cancelled_leaves_no_task_behind(peers: Peers) -> None:
+    job = opened(peers)
+    before = asyncio.all_tasks()
+    task = asyncio.create_task(peers.attend())
+    await job.is_attended()
+    job.attendees.end("over")
+    with pytest.raises(JobError):
+        await task
+    await eventually(lambda: asyncio.all_tasks() - before <= {task} | connections(before))
+
+
+def connections(before: set[asyncio.Task[object]]) -> set[asyncio.Task[object]]:
+    """The tasks of the relay, which stay as long as its connections do."""
+    return {task for task in asyncio.all_tasks() - before if "Network" in repr(task)}
+
+
+@pytest.mark.e2e
+async def test_a_killed_process_is_noticed_at_once_and_a_busy_one_is_not_taken_for_dead(
+    tmp_path: Path,
+) -> None:
+    _, at_b = certified(tmp_path, "party_a", "party_b")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PARTY_A_PROCESS, str(tmp_path), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    address = (await process.stdout.readline()).decode().strip()
+    seen = asyncio.Event()
+    async with dialled(address, at_b) as stub:
+        task = asyncio.create_task(
+            attend(stub.Attend, TURN, peer="party_a", address=address, peer_s=PEER_S, on_present=seen.set)
+        )
+        await seen.wait()
+        await stub.Prepare(he.PrepareRequest(turn=TURN), timeout=CALL_S)
+        assert not task.done()
+        killed = time.monotonic()
+        process.kill()
+        with pytest.raises(PeerUnreachable, match="party_a"):
+            await task
+        assert time.monotonic() - killed < PEER_S + 1
+    await process.wait()
