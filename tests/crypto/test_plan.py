@@ -125,14 +125,18 @@ def test_errors_stay_within_the_promise(seed: int) -> None:
 
 def test_typical_errors_are_the_root_mean_square_for_values_of_size_one() -> None:
     rng = np.random.default_rng(3)
-    rows, runs = 100, 400
+    rows, runs = 50, 400
     plan = prove_ranges(PlanRequest(512, 20, rows, 1))
     errors = []
     for _ in range(runs):
         x, u = rng.normal(size=rows), rng.normal(size=rows)
-        errors.append(_errors(plan, x, u, rng.normal(size=rows) - u))  # so that u + z has size 1
+        z = rng.normal(size=rows)
+        gradient, _ = _errors(plan, x, u, z - u)  # so that the residual has size 1
+        _, loss = _errors(plan, x, u, z)
+        errors.append((gradient, loss))
     rms = np.sqrt(np.mean(np.square(errors), axis=0))
     assert rms[0] == pytest.approx(plan.typical_gradient_error, rel=0.15)
+    assert rms[1] == pytest.approx(plan.typical_loss_error, rel=0.15)
 
 
 def test_the_plan_says_in_plain_words_what_precision_remains() -> None:
