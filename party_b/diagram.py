@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from common.types import Role
 from party_b.leaks import Flow
 
-WIDTH, HEIGHT = 460, 280
-_BOX_WIDTH, _BOX_HEIGHT = 132, 56
-_GAP = 21  # Between parallel arrows; the numbers on them have a radius of 9.
+WIDTH, HEIGHT = 460, 284
+_BOX_WIDTH, _BOX_HEIGHT = 132, 64
+_GAP = 19  # Between parallel arrows; the numbers on them have a radius of 9.
 _CENTRES: Mapping[Role, tuple[float, float]] = {
-    "coordinator": (230.0, 34.0),
-    "passive": (72.0, 244.0),
-    "active": (388.0, 244.0),
+    "coordinator": (230.0, 36.0),
+    "passive": (72.0, 246.0),
+    "active": (388.0, 246.0),
 }
 
 

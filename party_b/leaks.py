@@ -64,33 +64,36 @@ def he_linear_leaks(job: JobConfig, size: RunSize) -> list[str]:
 
 def he_linear_flows(job: JobConfig, size: RunSize) -> list[Flow]:
     """Return what went over the wire, for the diagram of the report."""
-    per_round = f"{_batch_rows(job, size)} a round"
-    flows = []
-    for party in job.passive:
-        gradient = f"{size.columns[party]:,} a round"
-        flows += [
-            Flow(party, job.active, "partial scores of the batch", per_round, "encrypted"),
-            Flow(job.active, party, "residuals of the batch", per_round, "encrypted"),
-            Flow(party, job.coordinator, "gradient under a uniform mask", gradient, "encrypted"),
-            Flow(job.coordinator, party, "the same gradient, decrypted", gradient, "masked"),
-        ]
-    gradient = f"{size.columns[job.active]:,} a round"
-    flows += [
-        Flow(job.active, job.coordinator, "gradient under a uniform mask", gradient, "encrypted"),
-        Flow(job.coordinator, job.active, "the same gradient, decrypted", gradient, "masked"),
+    return [
+        *(flow for party in job.passive for flow in _flows_with_passive(job, size, party)),
+        *_flows_with_coordinator(job, size, job.active),
+        *(flow for party in job.passive for flow in _flows_with_coordinator(job, size, party)),
     ]
+
+
+def _flows_with_passive(job: JobConfig, size: RunSize, party: str) -> Iterator[Flow]:
+    batch, total = _batch_rows(job, size), size.train + size.test
+    yield Flow(party, job.active, "partial scores of the batch", f"{batch} a round", "encrypted")
     losses = _losses(job, size)
     if losses:
-        flows += [
-            Flow(job.active, job.coordinator, "training loss", f"{losses:,} in all", "encrypted"),
-            Flow(job.coordinator, job.active, "training loss", f"{losses:,} in all", "clear"),
-        ]
-    total = f"{size.train + size.test:,}, once"
-    flows += [
-        Flow(party, job.active, "partial scores of all rows, to measure the model", total, "clear")
-        for party in job.passive
-    ]
-    return flows
+        yield Flow(party, job.active, "its part of the training loss", f"{losses:,} in all", "encrypted")
+    yield Flow(job.active, party, "residuals of the batch", f"{batch} a round", "encrypted")
+    yield Flow(job.active, party, "numbers of training rows and of columns", "once", "clear")
+    told = "number of rows, keyed digests of all ids"
+    if job.train.learning_rate == "auto":
+        told += ", largest eigenvalue"
+    yield Flow(party, job.active, told, "once", "clear")
+    yield Flow(party, job.active, "partial scores, to measure the model", f"{total:,} once", "clear")
+
+
+def _flows_with_coordinator(job: JobConfig, size: RunSize, party: str) -> Iterator[Flow]:
+    columns = f"{size.columns[party]:,} a round"
+    yield Flow(party, job.coordinator, "gradient under a uniform mask", columns, "encrypted")
+    yield Flow(job.coordinator, party, "the same gradient, decrypted", columns, "masked")
+    losses = _losses(job, size)
+    if losses and party == job.active:
+        yield Flow(party, job.coordinator, "training loss", f"{losses:,} in all", "encrypted")
+        yield Flow(job.coordinator, party, "training loss", f"{losses:,} in all", "clear")
 
 
 def _passive(job: JobConfig, size: RunSize, party: str) -> Iterator[str]:
@@ -150,7 +153,8 @@ def _combinations(job: JobConfig, size: RunSize, party: str, target: str) -> str
         return (
             f"All of them are sums over the same {size.train:,} rows with the same {columns:,} columns as "
             "weights. Over the rounds they can show the products of these columns with the other side's "
-            f"columns; with more rows than columns they determine no single row's {target}."
+            f"columns. They determine no single row's {target}, except for a row that a mix of these columns "
+            "singles out, such as the only 1 in a column of zeros."
         )
     equations = size.rounds * columns
     text = (
@@ -158,7 +162,10 @@ def _combinations(job: JobConfig, size: RunSize, party: str, target: str) -> str
         f"of {size.train:,} rows in all."
     )
     if equations < size.train:
-        return f"{text} That is fewer than there are rows: they determine no single row's {target}."
+        return (
+            f"{text} That is fewer than there are rows: they determine no single row's {target}, except for "
+            "a row that a mix of its columns singles out, such as the only 1 in a column of zeros."
+        )
     return (
         f"{text} That is at least as many as there are rows: as far as the model moved little between "
         f"rounds, {party} can estimate a single row's {target}. Larger batches or fewer rounds avoid this."

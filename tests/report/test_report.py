@@ -45,6 +45,8 @@ RECORD = RunRecord(
     flows=[
         Flow("party_a", "party_b", "scores", "309 a round", "encrypted"),
         Flow("party_b", "party_a", "residuals", "309 a round", "encrypted"),
+        Flow("party_b", "party_a", "rows", "once", "clear"),
+        Flow("party_a", "party_b", "digests", "once", "clear"),
         Flow("coordinator", "party_b", "gradient", "5 a round", "masked"),
         Flow("coordinator", "party_b", "loss", "3 in all", "clear"),
         Flow("party_b", "coordinator", "gradient", "5 a round", "encrypted"),
@@ -200,7 +202,7 @@ def test_the_verdict_goes_by_the_interval_of_the_gain(
 
 def test_no_arrow_of_the_diagram_enters_a_box() -> None:
     diagram = draw(RECORD.parties, RECORD.flows)
-    assert [number for number, _ in diagram.flows] == [1, 2, 3, 4, 5]
+    assert [number for number, _ in diagram.flows] == [1, 2, 3, 4, 5, 6, 7]
     assert len(diagram.boxes) == 3
     for arrow in diagram.arrows:
         for x, y in (arrow.start, arrow.end, arrow.label):
@@ -212,6 +214,7 @@ def test_no_arrow_of_the_diagram_enters_a_box() -> None:
                 if box.left < x < box.left + box.width and box.top < y < box.top + box.height
             ]
             assert not inside
+        assert arrow.start != arrow.end
 
 
 def test_amounts_are_written_for_people() -> None:
