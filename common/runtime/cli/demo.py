@@ -11,7 +11,7 @@ from common.runtime.cli.console import open_console
 from common.runtime.cli.init import example
 from common.runtime.cli.local import OutFolder, default_folder, run_local
 from common.runtime.cli.operator import made_folder
-from common.runtime.cli.results import cost_table, measured_rows, number, plain_table, summary
+from common.runtime.cli.results import cost_table, measured_rows, metric_name, number, plain_table, summary
 from common.runtime.config_local import load_local
 
 if TYPE_CHECKING:
@@ -52,16 +52,11 @@ def comparison_table(report: dict[str, Any], pooled: Pooled) -> Table:
     """Return loss and metrics of the federation, of pooled data, and of the active party alone."""
     partition = measured_rows(report)
     table = plain_table("", "federated", "pooled", "B alone")
-    losses = [loss for loss in report["loss_history"] if loss is not None]
-    table.add_row(
-        "training loss, last round", number(losses[-1] if losses else None), number(pooled.losses[-1]), "–"
-    )
+    loss = next((one for one in reversed(report["loss_history"]) if one is not None), None)
+    loss_alone = next(iter((report.get("reference_losses") or {}).values()), None)
+    table.add_row("training loss, last round", number(loss), number(pooled.losses[-1]), number(loss_alone))
     alone = (report.get("lift") or {}).get("local", {}).get(partition) or {}
     for metric, value in report["metrics"][partition].items():
-        table.add_row(
-            f"{partition} {metric}",
-            number(value),
-            number(pooled.metrics.get(metric)),
-            number(alone.get(metric)),
-        )
+        compared = (value, pooled.metrics.get(metric), alone.get(metric))
+        table.add_row(f"{partition} {metric_name(metric)}", *map(number, compared))
     return table

@@ -23,6 +23,9 @@ from common.types import Role
 # A party reads no data before it listens; this allows for a cold disk and a busy machine.
 START_S = 60.0
 
+# They are deleted with the run; a shorter life would only make every party warn of the near end.
+CERTIFICATE_DAYS = 60
+
 # Beyond its own grace period a service may need to end its workers.
 KILL_AFTER_S = STOP_GRACE_S + 10.0
 
@@ -73,12 +76,12 @@ class LocalParties:
             JobError: A service did not start; names it and shows the end of its log.
         """
         certificates = self.folder / "certs"
-        create_ca(certificates, "vfl local, throw-away", days=1)
+        create_ca(certificates, "vfl local, throw-away", CERTIFICATE_DAYS)
         try:
             for role in START_ORDER:
                 for party in self.config.parties:
                     if party.role == role:
-                        issue(certificates, party.party, days=1)
+                        issue(certificates, party.party, days=CERTIFICATE_DAYS)
                         self.running.append(await self._start(party))
             yield self.running[-1].config
         finally:

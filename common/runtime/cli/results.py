@@ -10,6 +10,8 @@ from rich.table import Table
 
 from common.runtime.cli.console import duration, size
 
+_METRIC_NAMES = {"r2": "R²", "mse": "MSE", "rmse": "RMSE", "mae": "MAE", "auc": "AUC", "ks": "KS"}
+
 Report = Mapping[str, Any]
 
 
@@ -32,7 +34,7 @@ def lift_table(report: Report) -> Table:
     federated = _metrics(lift, "federated", rows_kind) or report["metrics"].get(rows_kind) or {}
     alone = _metrics(lift, "local", rows_kind)
     for metric, value in federated.items():
-        table.add_row(metric, number(value), number(alone.get(metric)))
+        table.add_row(metric_name(metric), number(value), number(alone.get(metric)))
     return table
 
 
@@ -42,7 +44,7 @@ def cost_table(report: Report) -> Table:
     table = plain_table("party", "sent", "received", *(["busy"] if seconds else []))
     for party, traffic in report["traffic"].items():
         row = [party, size(traffic["sent_bytes"]), size(traffic["received_bytes"])]
-        table.add_row(*row, *([duration(seconds.get(party, 0.0))] if seconds else []))
+        table.add_row(*row, *([duration(seconds[party]) if party in seconds else "–"] if seconds else []))
     return table
 
 
@@ -52,6 +54,11 @@ def plain_table(*headings: str) -> Table:
     for index, heading in enumerate(headings):
         table.add_column(heading, justify="right" if index else "left", no_wrap=True, overflow="ignore")
     return table
+
+
+def metric_name(metric: str) -> str:
+    """Return how a metric is written."""
+    return _METRIC_NAMES.get(metric, metric)
 
 
 def number(value: Any) -> str:
@@ -69,11 +76,12 @@ def summary(report: Report) -> str:
     losses = [loss for loss in report.get("loss_history") or [] if loss is not None]
     parts = [
         f"{report['rounds']} rounds in {duration(report['seconds']['total'])}",
-        str(report["stopped_because"]),
+        f"stopped by {report['stopped_because']}",
     ]
     if losses:
         parts.append(f"loss {number(losses[0])} → {number(losses[-1])}")
-    return f"{report['job']}: {'; '.join(parts)}"
+    sentence = f"{report['job']}: {'; '.join(parts)}"
+    return f"{sentence}\n{report['verdict']}" if report.get("verdict") else sentence
 
 
 def _metrics(lift: Mapping[str, Any], who: str, rows_kind: str) -> Mapping[str, Any]:
@@ -82,4 +90,9 @@ def _metrics(lift: Mapping[str, Any], who: str, rows_kind: str) -> Mapping[str, 
 
 def _seconds_by_party(report: Report) -> Iterator[tuple[str, float]]:
     for party, value in (report["seconds"].get("by_party") or {}).items():
-        yield party, float(sum(value.values()) if isinstance(value, Mapping) else value)
+        if not isinstance(value, Mapping):
+            continue
+        # "total" is how long the party had the job open; the phases are when it computed for it.
+        busy = sum(span for phase, span in value.items() if phase != "total")
+        if busy:
+            yield party, float(busy)
