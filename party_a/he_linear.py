@@ -127,7 +127,7 @@ class PassiveRegression:
             raise LocalProtocolError("no round has been applied yet")
         weights, gradient, rows = self._previous
         loss = 0.5 * float(weights @ gradient) + rows * self._step.penalty(weights)
-        return self._cipher.encrypt([self._fixed_point.encode_wide(loss)])
+        return self._cipher.encrypt([self._fixed_point.encode_wide(check_loss_share(loss, rows))])
 
     def _current(self) -> _Round:
         if self._round is None:

@@ -48,7 +48,7 @@ def check_loss_share(loss: float, rows: int) -> float:
     Raises:
         NumericError: It does not.
     """
-    if not 0.0 <= loss <= rows * SCORE_LIMIT**2:
+    if not abs(loss) <= rows * SCORE_LIMIT**2:
         raise NumericError(
             "the loss has left the range that was proved before the first round: the training diverges"
         )

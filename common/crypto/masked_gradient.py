@@ -1,8 +1,8 @@
 """One party's gradient on its way through the key holder: X'[[d]], mask, unmask.
 
-[[g]] = Σ over chunks of  X'[[d]]          computed where X is, d stays encrypted
-[[g + R]]                                  R uniform on Z_N, fresh per entry: what the key holder sees
-g = (g + R) − R   mod N                    where the mask was drawn, and only there
+    [[g]] = Σ over chunks of  X'[[d]]          computed where X is, d stays encrypted
+    [[g + R]]                                  R uniform on Z_N, fresh per entry: what the key holder sees
+    g = (g + R) − R   mod N                    where the mask was drawn, and only there
 """
 
 from __future__ import annotations
