@@ -47,6 +47,8 @@ class Disclosure(_message.Message):
         """the training objective"""
         REPORT: Disclosure._Kind.ValueType  # 8
         """results, to the operator of the party that owns them"""
+        IDS: Disclosure._Kind.ValueType  # 9
+        """which rows a party holds"""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: Disclosure.Kind.ValueType  # 0
@@ -65,6 +67,8 @@ class Disclosure(_message.Message):
     """the training objective"""
     REPORT: Disclosure.Kind.ValueType  # 8
     """results, to the operator of the party that owns them"""
+    IDS: Disclosure.Kind.ValueType  # 9
+    """which rows a party holds"""
 
     class _Granularity:
         ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -95,14 +99,14 @@ class Disclosure(_message.Message):
         PLAINTEXT: Disclosure._Protection.ValueType  # 1
         CIPHERTEXT: Disclosure._Protection.ValueType  # 2
         MASKED: Disclosure._Protection.ValueType  # 3
-        """plaintext under a uniform mask that only the receiver can take off"""
+        """under a uniform mask or a secret scalar that the receiver does not know, or that only it knows"""
 
     class Protection(_Protection, metaclass=_ProtectionEnumTypeWrapper): ...
     PROTECTION_UNSPECIFIED: Disclosure.Protection.ValueType  # 0
     PLAINTEXT: Disclosure.Protection.ValueType  # 1
     CIPHERTEXT: Disclosure.Protection.ValueType  # 2
     MASKED: Disclosure.Protection.ValueType  # 3
-    """plaintext under a uniform mask that only the receiver can take off"""
+    """under a uniform mask or a secret scalar that the receiver does not know, or that only it knows"""
 
     class _KeyHolder:
         ValueType = _typing.NewType("ValueType", _builtins.int)

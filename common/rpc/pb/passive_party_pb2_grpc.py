@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from common.rpc.pb import align_pb2 as vfl_dot_v1_dot_align__pb2
 from common.rpc.pb import he_linear_pb2 as vfl_dot_v1_dot_he__linear__pb2
 from common.rpc.pb import job_pb2 as vfl_dot_v1_dot_job__pb2
 
@@ -55,6 +56,26 @@ class PassivePartyStub:
                 request_serializer=vfl_dot_v1_dot_job__pb2.CloseJobRequest.SerializeToString,
                 response_deserializer=vfl_dot_v1_dot_job__pb2.CloseJobReply.FromString,
                 _registered_method=True)
+        self.BlindOwnIds = channel.unary_stream(
+                '/vfl.v1.PassiveParty/BlindOwnIds',
+                request_serializer=vfl_dot_v1_dot_align__pb2.BlindOwnIdsRequest.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_align__pb2.BlindedIds.FromString,
+                _registered_method=True)
+        self.BlindIds = channel.stream_stream(
+                '/vfl.v1.PassiveParty/BlindIds',
+                request_serializer=vfl_dot_v1_dot_align__pb2.BlindedIds.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_align__pb2.BlindedIds.FromString,
+                _registered_method=True)
+        self.RevealCommon = channel.stream_stream(
+                '/vfl.v1.PassiveParty/RevealCommon',
+                request_serializer=vfl_dot_v1_dot_align__pb2.CommonPositions.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_align__pb2.CommonPositions.FromString,
+                _registered_method=True)
+        self.SetCommonRows = channel.stream_unary(
+                '/vfl.v1.PassiveParty/SetCommonRows',
+                request_serializer=vfl_dot_v1_dot_align__pb2.CommonPositions.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_align__pb2.CommonRowsSet.FromString,
+                _registered_method=True)
         self.Prepare = channel.unary_unary(
                 '/vfl.v1.PassiveParty/Prepare',
                 request_serializer=vfl_dot_v1_dot_he__linear__pb2.PrepareRequest.SerializeToString,
@@ -100,6 +121,31 @@ class PassivePartyServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CloseJob(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BlindOwnIds(self, request, context):
+        """align.proto
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BlindIds(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevealCommon(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetCommonRows(self, request_iterator, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -152,6 +198,26 @@ def add_PassivePartyServicer_to_server(servicer, server):
                     servicer.CloseJob,
                     request_deserializer=vfl_dot_v1_dot_job__pb2.CloseJobRequest.FromString,
                     response_serializer=vfl_dot_v1_dot_job__pb2.CloseJobReply.SerializeToString,
+            ),
+            'BlindOwnIds': grpc.unary_stream_rpc_method_handler(
+                    servicer.BlindOwnIds,
+                    request_deserializer=vfl_dot_v1_dot_align__pb2.BlindOwnIdsRequest.FromString,
+                    response_serializer=vfl_dot_v1_dot_align__pb2.BlindedIds.SerializeToString,
+            ),
+            'BlindIds': grpc.stream_stream_rpc_method_handler(
+                    servicer.BlindIds,
+                    request_deserializer=vfl_dot_v1_dot_align__pb2.BlindedIds.FromString,
+                    response_serializer=vfl_dot_v1_dot_align__pb2.BlindedIds.SerializeToString,
+            ),
+            'RevealCommon': grpc.stream_stream_rpc_method_handler(
+                    servicer.RevealCommon,
+                    request_deserializer=vfl_dot_v1_dot_align__pb2.CommonPositions.FromString,
+                    response_serializer=vfl_dot_v1_dot_align__pb2.CommonPositions.SerializeToString,
+            ),
+            'SetCommonRows': grpc.stream_unary_rpc_method_handler(
+                    servicer.SetCommonRows,
+                    request_deserializer=vfl_dot_v1_dot_align__pb2.CommonPositions.FromString,
+                    response_serializer=vfl_dot_v1_dot_align__pb2.CommonRowsSet.SerializeToString,
             ),
             'Prepare': grpc.unary_unary_rpc_method_handler(
                     servicer.Prepare,
@@ -282,6 +348,114 @@ class PassiveParty:
             '/vfl.v1.PassiveParty/CloseJob',
             vfl_dot_v1_dot_job__pb2.CloseJobRequest.SerializeToString,
             vfl_dot_v1_dot_job__pb2.CloseJobReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BlindOwnIds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/vfl.v1.PassiveParty/BlindOwnIds',
+            vfl_dot_v1_dot_align__pb2.BlindOwnIdsRequest.SerializeToString,
+            vfl_dot_v1_dot_align__pb2.BlindedIds.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BlindIds(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/vfl.v1.PassiveParty/BlindIds',
+            vfl_dot_v1_dot_align__pb2.BlindedIds.SerializeToString,
+            vfl_dot_v1_dot_align__pb2.BlindedIds.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevealCommon(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/vfl.v1.PassiveParty/RevealCommon',
+            vfl_dot_v1_dot_align__pb2.CommonPositions.SerializeToString,
+            vfl_dot_v1_dot_align__pb2.CommonPositions.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetCommonRows(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/vfl.v1.PassiveParty/SetCommonRows',
+            vfl_dot_v1_dot_align__pb2.CommonPositions.SerializeToString,
+            vfl_dot_v1_dot_align__pb2.CommonRowsSet.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,6 +5,7 @@ What a passive party answers. Only the active party of a job may call it for tha
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from common.rpc.pb import align_pb2 as _align_pb2
 from common.rpc.pb import he_linear_pb2 as _he_linear_pb2
 from common.rpc.pb import job_pb2 as _job_pb2
 import abc as _abc_1
@@ -37,6 +38,11 @@ class PassivePartyStub:
     """job.proto"""
     Attend: _grpc.UnaryStreamMultiCallable[_job_pb2.Attendance, _job_pb2.Presence]
     CloseJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.CloseJobRequest, _job_pb2.CloseJobReply]
+    BlindOwnIds: _grpc.UnaryStreamMultiCallable[_align_pb2.BlindOwnIdsRequest, _align_pb2.BlindedIds]
+    """align.proto"""
+    BlindIds: _grpc.StreamStreamMultiCallable[_align_pb2.BlindedIds, _align_pb2.BlindedIds]
+    RevealCommon: _grpc.StreamStreamMultiCallable[_align_pb2.CommonPositions, _align_pb2.CommonPositions]
+    SetCommonRows: _grpc.StreamUnaryMultiCallable[_align_pb2.CommonPositions, _align_pb2.CommonRowsSet]
     Prepare: _grpc.UnaryUnaryMultiCallable[_he_linear_pb2.PrepareRequest, _he_linear_pb2.PrepareReply]
     """he_linear.proto"""
     EncryptScores: _grpc.UnaryStreamMultiCallable[_he_linear_pb2.ScoresRequest, _he_linear_pb2.EncryptedScores]
@@ -51,6 +57,11 @@ class PassivePartyAsyncStub(PassivePartyStub):
     """job.proto"""
     Attend: _aio.UnaryStreamMultiCallable[_job_pb2.Attendance, _job_pb2.Presence]  # type: ignore[assignment]
     CloseJob: _aio.UnaryUnaryMultiCallable[_job_pb2.CloseJobRequest, _job_pb2.CloseJobReply]  # type: ignore[assignment]
+    BlindOwnIds: _aio.UnaryStreamMultiCallable[_align_pb2.BlindOwnIdsRequest, _align_pb2.BlindedIds]  # type: ignore[assignment]
+    """align.proto"""
+    BlindIds: _aio.StreamStreamMultiCallable[_align_pb2.BlindedIds, _align_pb2.BlindedIds]  # type: ignore[assignment]
+    RevealCommon: _aio.StreamStreamMultiCallable[_align_pb2.CommonPositions, _align_pb2.CommonPositions]  # type: ignore[assignment]
+    SetCommonRows: _aio.StreamUnaryMultiCallable[_align_pb2.CommonPositions, _align_pb2.CommonRowsSet]  # type: ignore[assignment]
     Prepare: _aio.UnaryUnaryMultiCallable[_he_linear_pb2.PrepareRequest, _he_linear_pb2.PrepareReply]  # type: ignore[assignment]
     """he_linear.proto"""
     EncryptScores: _aio.UnaryStreamMultiCallable[_he_linear_pb2.ScoresRequest, _he_linear_pb2.EncryptedScores]  # type: ignore[assignment]
@@ -86,6 +97,35 @@ class PassivePartyServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.CloseJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.CloseJobReply, _abc.Awaitable[_job_pb2.CloseJobReply]]: ...
+
+    @_abc_1.abstractmethod
+    def BlindOwnIds(
+        self,
+        request: _align_pb2.BlindOwnIdsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_align_pb2.BlindedIds], _abc.AsyncIterator[_align_pb2.BlindedIds]]:
+        """align.proto"""
+
+    @_abc_1.abstractmethod
+    def BlindIds(
+        self,
+        request_iterator: _MaybeAsyncIterator[_align_pb2.BlindedIds],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_align_pb2.BlindedIds], _abc.AsyncIterator[_align_pb2.BlindedIds]]: ...
+
+    @_abc_1.abstractmethod
+    def RevealCommon(
+        self,
+        request_iterator: _MaybeAsyncIterator[_align_pb2.CommonPositions],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_align_pb2.CommonPositions], _abc.AsyncIterator[_align_pb2.CommonPositions]]: ...
+
+    @_abc_1.abstractmethod
+    def SetCommonRows(
+        self,
+        request_iterator: _MaybeAsyncIterator[_align_pb2.CommonPositions],
+        context: _ServicerContext,
+    ) -> _typing.Union[_align_pb2.CommonRowsSet, _abc.Awaitable[_align_pb2.CommonRowsSet]]: ...
 
     @_abc_1.abstractmethod
     def Prepare(
