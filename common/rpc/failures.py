@@ -191,7 +191,7 @@ def typed_error(
             )
         case grpc.StatusCode.PERMISSION_DENIED | grpc.StatusCode.UNAUTHENTICATED:
             return PeerRefused(f"{peer} refused {call}: {text}", where=where)
-        case grpc.StatusCode.RESOURCE_EXHAUSTED if text.startswith("CLIENT"):
+        case grpc.StatusCode.RESOURCE_EXHAUSTED if "CLIENT:" in text:
             return RemoteProtocolError(f"{peer} sent a message that is too large: {text}", where=where)
         case code:
             return PeerFailed(f"{peer} failed in {call}: {code.name} {text}", where=where)

@@ -96,6 +96,14 @@ class PassivePartyForTests(PassivePartyServicer):
             total += len(residuals.ciphertexts)
         return he.RoundApplied(turn=job.Turn(job_id=TURN.job_id, round=total))
 
+    async def SendPartialScores(
+        self, request: he.PartialScoresRequest, context: Any
+    ) -> AsyncIterator[he.PartialScores]:
+        yield he.PartialScores(turn=request.turn, scores=[0.5])
+
+    async def CloseJob(self, request: job.CloseJobRequest, context: Any) -> job.CloseJobReply:
+        return job.CloseJobReply(turn=request.turn)
+
 
 @contextlib.asynccontextmanager
 async def serving(
