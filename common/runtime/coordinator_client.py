@@ -63,7 +63,8 @@ class CoordinatorClient:
             columns=columns,
             preflight=preflight,
         )
-        reply = await self._stub.OpenJob(request, timeout=self._call_s)
+        # The last party to open waits while the key pair is made: seconds at 4096 bits.
+        reply = await self._stub.OpenJob(request, timeout=self._step_s)
         check_greeting(reply.greeting, self.name, "coordinator", self.address)
 
     async def attend(self) -> None:
