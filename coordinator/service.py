@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Executor
 
 from common.crypto.cipher import CipherVector, parse_ciphertexts
@@ -18,7 +18,7 @@ from common.rpc.pb import job_pb2 as pb
 from common.rpc.pb.coordinator_pb2 import DESCRIPTOR
 from common.rpc.pb.coordinator_pb2_grpc import CoordinatorServicer, add_CoordinatorServicer_to_server
 from common.rpc.server import PartyServer
-from common.rpc.wiretap import Wiretap
+from common.rpc.wiretap import Tap, Wiretap
 from common.runtime.config_party import PartyConfig
 from common.runtime.hosting import Ending, HostedJob, JobHost
 from common.runtime.state import JobStore
@@ -31,9 +31,15 @@ Job = HostedJob[KeyHolder]
 class CoordinatorService:
     """The key holder as its process runs it."""
 
-    def __init__(self, own: PartyConfig, executor: Executor) -> None:
-        """Create the service. The executor is not used: private keys do not leave this process."""
-        wiretap = Wiretap()
+    def __init__(self, own: PartyConfig, executor: Executor, taps: Sequence[Tap] = ()) -> None:
+        """Create the service.
+
+        Args:
+            own: This party's configuration.
+            executor: Not used: private keys do not leave this process.
+            taps: Shown every message of this party, as the bytes on the wire.
+        """
+        wiretap = Wiretap(taps)
         self._servicer = _Servicer(own, wiretap)
         self._server = PartyServer(own.party, own.listen, own.security, wiretap, tuple(own.peers))
         self._server.add(

@@ -8,7 +8,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Executor
 
 from common.data.ids import ordered_id_digest, sorted_id_digest
@@ -21,7 +21,7 @@ from common.rpc.pb import job_pb2 as pb
 from common.rpc.pb.passive_party_pb2 import DESCRIPTOR
 from common.rpc.pb.passive_party_pb2_grpc import PassivePartyServicer, add_PassivePartyServicer_to_server
 from common.rpc.server import PartyServer
-from common.rpc.wiretap import Wiretap
+from common.rpc.wiretap import Tap, Wiretap
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
 from common.runtime.coordinator_client import CoordinatorClient
@@ -40,9 +40,15 @@ NONCE_BYTES = 16
 class PassiveService:
     """A passive party as its process runs it."""
 
-    def __init__(self, own: PartyConfig, executor: Executor) -> None:
-        """Create the service; the executor is where ciphertexts are computed."""
-        wiretap = Wiretap()
+    def __init__(self, own: PartyConfig, executor: Executor, taps: Sequence[Tap] = ()) -> None:
+        """Create the service.
+
+        Args:
+            own: This party's configuration.
+            executor: Where ciphertexts are computed.
+            taps: Shown every message of this party, as the bytes on the wire.
+        """
+        wiretap = Wiretap(taps)
         self._servicer = _Servicer(own, executor, wiretap)
         self._server = PartyServer(own.party, own.listen, own.security, wiretap, tuple(own.peers))
         self._server.add(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Executor
 
 from common.errors import JobError, UnknownJob
@@ -13,7 +13,7 @@ from common.rpc.pb import active_party_pb2 as pb
 from common.rpc.pb.active_party_pb2_grpc import ActivePartyServicer, add_ActivePartyServicer_to_server
 from common.rpc.pb.job_pb2 import Greeting
 from common.rpc.server import PartyServer
-from common.rpc.wiretap import Wiretap
+from common.rpc.wiretap import Tap, Wiretap
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
 from common.runtime.state import JobStore
@@ -25,9 +25,15 @@ from party_b.outcome import ARTIFACTS
 class ActiveService:
     """The active party as its process runs it."""
 
-    def __init__(self, own: PartyConfig, executor: Executor) -> None:
-        """Create the service; the executor is where ciphertexts are computed."""
-        tools = Tools(own, JobStore(own.state), executor, Wiretap())
+    def __init__(self, own: PartyConfig, executor: Executor, taps: Sequence[Tap] = ()) -> None:
+        """Create the service.
+
+        Args:
+            own: This party's configuration.
+            executor: Where ciphertexts are computed.
+            taps: Shown every message of this party, as the bytes on the wire.
+        """
+        tools = Tools(own, JobStore(own.state), executor, Wiretap(taps))
 
         async def conduct_one(job: ActiveJob) -> None:
             await conduct(job, tools)
