@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import numpy as np
 from common.errors import LocalProtocolError
 from common.glm.metrics import regression_metrics
 from common.glm.ridge import Intercept, fit_ridge, penalties, ridge_objective, with_intercept
+from common.runtime.state import write_atomically
 from common.types import Floats, Ints
 
 Metrics: TypeAlias = Mapping[str, float]
@@ -129,11 +131,13 @@ def evaluate_regression(rows: ScoredRows, objective: Objective) -> Evaluation:
 
 def write_predictions(path: Path, ids: Sequence[str], rows: ScoredRows) -> None:
     """Write the test rows as CSV: id, partition, y, score; UTF-8 without a mark, numbers to the last bit."""
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["id", "partition", "y", "score"])
-        for row in rows.test:
-            writer.writerow([ids[row], "test", repr(float(rows.labels[row])), repr(float(rows.scores[row]))])
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["id", "partition", "y", "score"])
+    for row in rows.test:
+        writer.writerow([ids[row], "test", repr(float(rows.labels[row])), repr(float(rows.scores[row]))])
+    # Labels and scores of people: readable by the service's user alone, and never a half of them.
+    write_atomically(path, text.getvalue().encode())
 
 
 def _metrics(rows: ScoredRows, scores: Floats, chosen: Ints) -> Metrics:
