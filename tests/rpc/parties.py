@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,23 @@ async def dialled(
     channel = open_channel(peer, address, own, security, wiretap or Wiretap(), QUICK)
     async with channel:
         yield PassivePartyStub(channel)
+
+
+@contextlib.asynccontextmanager
+async def process_serving(directory: Path) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
+    """Start party_a as a process (party_a_process.py); yields its address and the process."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.rpc.party_a_process", str(directory)),
+        cwd=Path(__file__).parents[2],
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        yield (await process.stdout.readline()).decode().strip(), process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
 
 
 async def greeted(address: str, security: Security, own: str = "party_b") -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -24,34 +23,12 @@ from tests.rpc.parties import (
     certified,
     dialled,
     eventually,
+    process_serving,
     serving,
 )
 
 PEER_S = 0.5
 LONG_S = 10.0
-
-PARTY_A_PROCESS = """
-import asyncio, sys, time
-from pathlib import Path
-from common.rpc.tls import Security, TlsFiles
-from tests.rpc.parties import PassivePartyForTests, serving
-from common.rpc.pb import he_linear_pb2 as he
-
-class Busy(PassivePartyForTests):
-    async def Prepare(self, request, context):
-        until = time.monotonic() + 2
-        while time.monotonic() < until:
-            pass
-        return he.PrepareReply()
-
-async def main(directory):
-    security = Security(TlsFiles(directory / "ca.pem", directory / "party_a.pem", directory / "party_a.key"))
-    async with serving(security, Busy()) as address:
-        print(address, flush=True)
-        await asyncio.Event().wait()
-
-asyncio.run(main(Path(sys.argv[1])))
-"""
 
 
 class Job:
@@ -198,17 +175,13 @@ async def test_a_killed_process_is_noticed_at_once_and_a_busy_one_is_not_taken_f
     tmp_path: Path,
 ) -> None:
     _, at_b = certified(tmp_path, "party_a", "party_b")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", PARTY_A_PROCESS, str(tmp_path), stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    address = (await process.stdout.readline()).decode().strip()
-    seen = asyncio.Event()
-    async with dialled(address, at_b) as stub:
-        task = asyncio.create_task(
-            attend(stub.Attend, TURN, peer="party_a", address=address, peer_s=PEER_S, on_present=seen.set)
+    present = asyncio.Event()
+    async with process_serving(tmp_path) as (address, process), dialled(address, at_b) as stub:
+        attendance = attend(
+            stub.Attend, TURN, peer="party_a", address=address, peer_s=PEER_S, on_present=present.set
         )
-        await seen.wait()
+        task = asyncio.create_task(attendance)
+        await present.wait()
         await stub.Prepare(he.PrepareRequest(turn=TURN), timeout=CALL_S)
         assert not task.done()
         killed = time.monotonic()
@@ -216,4 +189,3 @@ async def test_a_killed_process_is_noticed_at_once_and_a_busy_one_is_not_taken_f
         with pytest.raises(PeerUnreachable, match="party_a"):
             await task
         assert time.monotonic() - killed < PEER_S + 1
-    await process.wait()
