@@ -207,3 +207,16 @@ def test_columns_and_rows_can_be_picked(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no column 'w'"):
         table.column("w")
     assert math.isclose(float(table.column("y").sum()), 10.0)
+
+
+def test_a_digest_changes_with_every_id_name_value_and_with_the_order(tmp_path: Path) -> None:
+    content = "id,x,y\n1,2,3\n4,5,6\n"
+    variants = [
+        "id,x,y\n4,5,6\n1,2,3\n",
+        "id,x,z\n1,2,3\n4,5,6\n",
+        "id,x,y\n1,2,3\n4,5,7\n",
+        "id,x,y\n7,2,3\n4,5,6\n",
+    ]
+    digests = {read(tmp_path, text).digest() for text in (content, *variants)}
+    assert len(digests) == 5
+    assert read(tmp_path, content).digest() in digests
