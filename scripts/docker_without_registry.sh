@@ -28,14 +28,10 @@ export PARTY_A_PUBLISH=127.0.0.1: PARTY_B_PUBLISH=127.0.0.1: COORDINATOR_PUBLISH
 # Debian's client comes with BuildKit built in; another one on the PATH may lack it.
 export PATH=/usr/bin:/usr/sbin:$PATH
 
-compose() {
-    if docker compose version >/dev/null 2>&1; then docker compose "$@"; else docker-compose "$@"; fi
-}
-
 clean_up() {
     set +e
-    if [ -S "$work/docker.sock" ]; then
-        compose down --volumes --remove-orphans >/dev/null 2>&1
+    if [ -S "$work/docker.sock" ] && [ -n "${COMPOSE:-}" ]; then
+        "${COMPOSE[@]}" down --volumes --remove-orphans >/dev/null 2>&1
     fi
     if [ -s "$work/docker.pid" ]; then
         daemon=$(cat "$work/docker.pid")
@@ -62,6 +58,9 @@ start_daemon() {
         docker version >/dev/null 2>&1 && break
         sleep 1
     done
+    COMPOSE=(docker-compose)
+    docker compose version >/dev/null 2>&1 && COMPOSE=(docker compose)
+    "${COMPOSE[@]}" version | head -1
     docker info --format '{{.ServerVersion}}, storage {{.Driver}}, cgroup v{{.CgroupVersion}}' || {
         tail -20 "$work/dockerd.log" >&2
         fail "dockerd does not start on this machine"
@@ -94,33 +93,39 @@ build() {
 
 await_healthy() {
     local container
-    container=$(compose ps -q "$1")
+    container=$("${COMPOSE[@]}" ps -q "$1")
     for _ in $(seq "$HEALTHY_LIMIT_S"); do
         [ "$(docker inspect --format '{{.State.Health.Status}}' "$container")" = healthy ] && return
         sleep 1
     done
     docker inspect --format '{{json .State.Health}}' "$container" >&2
-    compose logs --no-color "$1" >&2
+    "${COMPOSE[@]}" logs --no-color "$1" >&2
     fail "$1 is not healthy after $HEALTHY_LIMIT_S s"
 }
 
 run_demo() {
     say "docker compose up"
-    # `up` stays attached to the services, which run on, so it is told to leave them and the job is followed instead.
-    compose up --detach --no-build || { compose logs --no-color; fail "docker compose up failed"; }
-    local demo code
-    demo=$(compose ps -q demo)
-    timeout "$DEMO_LIMIT_S" docker logs --follow "$demo" || fail "the demo is not done after $DEMO_LIMIT_S s"
-    code=$(docker wait "$demo")
-    if [ "$code" != 0 ]; then
-        compose logs --no-color >&2
-        fail "the demo ended with $code"
-    fi
+    # With job control, the command gets a process group of its own, to which Ctrl-C can be sent.
+    set -m
+    "${COMPOSE[@]}" up --no-build >"$work/up.log" 2>&1 &
+    attached=$!
+    set +m
+    local demo="" status=""
+    for _ in $(seq "$DEMO_LIMIT_S"); do
+        kill -0 "$attached" 2>/dev/null || { cat "$work/up.log" >&2; fail "docker compose up ended by itself"; }
+        [ -n "$demo" ] || demo=$("${COMPOSE[@]}" ps --all --quiet demo 2>/dev/null || true)
+        status=$(docker inspect --format '{{.State.Status}} {{.State.ExitCode}}' "${demo:-none}" 2>/dev/null || true)
+        [[ $status == exited* ]] && break
+        sleep 1
+    done
+    [ "$status" = "exited 0" ] || { cat "$work/up.log" >&2; fail "the demo did not end well: ${status:-never started}"; }
+    docker logs "$demo"
 }
 
 check_demo() {
     say "what the demo left behind"
     ls -l "$DEMO_OUT"
+    [ -z "$(find "$DEMO_OUT" -type f ! -perm -o=r)" ] || fail "the report cannot be read on this machine"
     python3 - "$DEMO_OUT/report.json" <<'PYTHON'
 import json, sys
 report = json.load(open(sys.argv[1], encoding="utf-8"))
@@ -131,23 +136,22 @@ if not losses[-1] < losses[0]:
 PYTHON
     for party in "${PARTIES[@]}"; do
         await_healthy "$party"
-        echo "$party: user $(compose exec -T "$party" id -u), sees $(compose exec -T "$party" sh -c \
+        echo "$party: user $("${COMPOSE[@]}" exec -T "$party" id -u), sees $("${COMPOSE[@]}" exec -T "$party" sh -c \
             'ls /etc/colonnade/certificates /srv/colonnade/data | tr "\n" " "')"
-        [ "$(compose exec -T "$party" id -u)" != 0 ] || fail "$party runs as root"
-        ! compose exec -T "$party" touch /etc/colonnade/certificates/x 2>/dev/null || fail "$party can write its certificates"
+        [ "$("${COMPOSE[@]}" exec -T "$party" id -u)" != 0 ] || fail "$party runs as root"
+        ! "${COMPOSE[@]}" exec -T "$party" touch /etc/colonnade/certificates/x 2>/dev/null || fail "$party can write its certificates"
     done
 }
 
 check_stop() {
-    say "docker compose stop"
-    local ids party id
-    declare -A ids
-    for party in "${PARTIES[@]}"; do ids[$party]=$(compose ps -q "$party"); done
-    compose stop >/dev/null 2>&1
+    say "Ctrl-C"
+    kill -INT -- "-$attached"
+    wait "$attached" || true
+    local party state
     for party in "${PARTIES[@]}"; do
-        id=${ids[$party]}
-        echo "$party: exit code $(docker inspect --format '{{.State.ExitCode}}' "$id")"
-        [ "$(docker inspect --format '{{.State.ExitCode}}' "$id")" = 0 ] || fail "$party did not stop by itself at SIGTERM"
+        state=$(docker inspect --format '{{.State.Status}} {{.State.ExitCode}}' "$("${COMPOSE[@]}" ps --all --quiet "$party")")
+        echo "$party: $state"
+        [ "$state" = "exited 0" ] || fail "$party did not stop by itself at SIGTERM"
     done
 }
 
@@ -159,14 +163,14 @@ check_one_company() {
     mkdir -p "$ours"
     cp -a "$volume" "$ours/certificates"
     cp configs/docker/party_a.yaml configs/data/diabetes_a.csv "$ours/"
-    compose down --volumes >/dev/null 2>&1
+    "${COMPOSE[@]}" down --volumes >/dev/null 2>&1
     export PARTY_A_CONFIG=$ours/party_a.yaml PARTY_A_CERTIFICATES=$ours/certificates PARTY_A_DATA=$ours/diabetes_a.csv
-    compose up --detach --no-build party_a
+    "${COMPOSE[@]}" up --detach --no-build party_a
     await_healthy party_a
     [ "$(docker ps --quiet | wc -l)" = 1 ] || fail "more than party A was started"
     docker ps --format '{{.Names}}: {{.Status}}, {{.Ports}}'
     docker inspect --format '{{range .Mounts}}{{.Destination}} ({{if .RW}}rw{{else}}ro{{end}}) <- {{.Source}}{{println}}{{end}}' \
-        "$(compose ps -q party_a)"
+        "$("${COMPOSE[@]}" ps -q party_a)"
 }
 
 [ "$(id -u)" = 0 ] || fail "Docker's daemon needs root"

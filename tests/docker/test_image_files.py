@@ -14,6 +14,7 @@ SHELL_SCRIPTS = (
     "check",
     ".ci/run",
     "configs/docker/certificates.sh",
+    "configs/docker/demo.sh",
     "scripts/container_serve.sh",
     "scripts/docker_without_registry.sh",
 )
