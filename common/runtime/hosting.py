@@ -21,6 +21,7 @@ from common.rpc.pb import job_pb2 as pb
 from common.rpc.presence import Attendees
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
+from common.runtime.state import checked_job_id
 
 log = logging.getLogger("vfl.runtime")
 
@@ -73,9 +74,10 @@ class JobHost(Generic[State]):
 
         Raises:
             Refused: Version, role, membership or policy do not fit; says which.
-            RemoteProtocolError: The job is damaged.
+            RemoteProtocolError: The job is damaged, or its id is none.
         """
         check_caller(request.greeting, caller)
+        checked_job_id(request.turn.job_id)
         job = JobConfig.from_json(request.job_json)
         if hashlib.sha256(request.job_json).digest() != request.turn.job_digest:
             raise RemoteProtocolError("the job that was sent does not have the digest that came with it")

@@ -133,9 +133,18 @@ class JobStore:
         )
 
     def _folder(self, job_id: str) -> Path:
-        if not _JOB_ID.fullmatch(job_id):
-            raise RemoteProtocolError("a job id holds characters that no job id has")
-        return self.root / "jobs" / job_id
+        return self.root / "jobs" / checked_job_id(job_id)
+
+
+def checked_job_id(job_id: str) -> str:
+    """Return a job id that another party sent, if it can name a folder here.
+
+    Raises:
+        RemoteProtocolError: It holds other characters, or too many.
+    """
+    if not _JOB_ID.fullmatch(job_id):
+        raise RemoteProtocolError("a job id holds characters that no job id has")
+    return job_id
 
 
 def write_atomically(target: Path, content: bytes) -> None:
