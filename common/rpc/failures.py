@@ -71,6 +71,16 @@ _UNAVAILABLE: tuple[tuple[tuple[str, ...], str, str], ...] = (
         "check the address, and that the peer is not in insecure mode",
     ),
     (
+        ("certificate has expired", "certificate is not yet valid"),
+        "its certificate is not valid today",
+        "the peer needs a new one; compare the clocks, too",
+    ),
+    (
+        ("issuer certificate", "self signed", "self-signed", "unknown ca"),
+        "its certificate is not of our CA",
+        "both sides need certificates of one CA, or each other's CA in their CA files",
+    ),
+    (
         ("ssl", "tls", "certificate", "handshake"),
         "the TLS handshake failed",
         "both certificates must be valid today and of the same CA; `vfl check` says which one is not",

@@ -57,33 +57,62 @@ async def attend(
         JobError: The peer says that the job has ended.
         PeerRefused: The peer does not want us in the job.
     """
-    loop = asyncio.get_running_loop()
-    gone_since: float | None = loop.time()
-    pause_s = _FIRST_REDIAL_S
+    absence = _Absence(peer_s)
 
-    def present() -> None:
-        nonlocal gone_since, pause_s
-        gone_since, pause_s = None, _FIRST_REDIAL_S
+    def noted(presence: Presence) -> None:
+        absence.end()
         on_present()
+        if presence.ended:
+            raise JobError(f"{peer} ended the job: {presence.reason}", where=f"{peer} at {address}")
 
     while True:
-        waited_s = 0.0 if gone_since is None else loop.time() - gone_since
-        lost = await _hold(call, turn, present, peer_s - waited_s)
-        if gone_since is None:
-            gone_since = loop.time()
+        lost = await _hold(call, turn, noted, absence.left_s)
+        if absence.begin():
             log.info("the connection to %s at %s broke; it has %g s to come back", peer, address, peer_s)
-        if loop.time() - gone_since + pause_s > peer_s:
+        if not await absence.pause():
             raise PeerUnreachable(
                 f"{peer} was gone for {peer_s:g} s (deadlines.peer_s): {lost}",
                 where=f"{peer} at {address}",
                 advice="look whether its service runs and what its log says, then run the job again",
             ) from lost
-        await asyncio.sleep(pause_s)
-        pause_s = min(2 * pause_s, _LAST_REDIAL_S)
+
+
+class _Absence:
+    """How long a peer has been gone, and when to dial it again; it is gone until it is heard of first."""
+
+    def __init__(self, peer_s: float) -> None:
+        self._peer_s = peer_s
+        self._loop = asyncio.get_running_loop()
+        self._since: float | None = self._loop.time()
+        self._pause_s = _FIRST_REDIAL_S
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that the peer still has to come back."""
+        return self._peer_s - (0.0 if self._since is None else self._loop.time() - self._since)
+
+    def begin(self) -> bool:
+        """Note that the peer is gone; True if it was there until now."""
+        begins = self._since is None
+        if begins:
+            self._since = self._loop.time()
+        return begins
+
+    def end(self) -> None:
+        """Note that the peer is there."""
+        self._since, self._pause_s = None, _FIRST_REDIAL_S
+
+    async def pause(self) -> bool:
+        """Wait until the next dial; False, at once, if the peer's time is up before."""
+        if self._pause_s > self.left_s:
+            return False
+        await asyncio.sleep(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, _LAST_REDIAL_S)
+        return True
 
 
 async def _hold(
-    call: AttendCall, turn: Turn, on_present: Callable[[], None], first_within_s: float
+    call: AttendCall, turn: Turn, noted: Callable[[Presence], None], first_within_s: float
 ) -> Exception:
     """Attend once; return how the connection was lost, or never came about in the given seconds."""
     try:
@@ -91,9 +120,7 @@ async def _hold(
         async with asyncio.timeout(first_within_s) as limit:
             async for presence in call(Attendance(turn=turn), timeout=HELD_OPEN):
                 limit.reschedule(None)
-                on_present()
-                if presence.ended:
-                    raise JobError(f"the job has ended there: {presence.reason}")
+                noted(presence)
     except PeerUnreachable as exc:
         return exc
     except TimeoutError:

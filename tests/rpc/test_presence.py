@@ -136,7 +136,7 @@ async def test_the_end_of_the_job_reaches_those_who_attend_and_stops_the_clocks(
     task = asyncio.create_task(peers.attend())
     await job.is_attended()
     job.attendees.end("party_b cancelled it")
-    with pytest.raises(JobError, match="party_b cancelled it"):
+    with pytest.raises(JobError, match="party_a ended the job: party_b cancelled it"):
         await task
     await job.is_left()
     assert not job.attendees._timers
