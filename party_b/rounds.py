@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from common.crypto.cipher import Cipher, CipherVector, parse_ciphertexts
-from common.errors import ColonnadeError, RemoteProtocolError
+from common.errors import RemoteProtocolError
 from common.rpc.pb import he_linear_pb2 as he
 from common.runtime.config_job import JobConfig
 from common.runtime.coordinator_client import CoordinatorClient
@@ -47,9 +47,9 @@ class Rounds:
                 shares = await self._exchange(number, residuals)
                 masked = await asyncio.to_thread(self._role.masked_gradient)
                 gradient = await self._coordinator.decrypt_gradient(number, masked)
-        except* ColonnadeError as errors:
-            # A failure at one party fails the calls to the others; what came first is the cause.
-            raise _first(errors) from None
+        except BaseExceptionGroup as failures:
+            # A failure at one party breaks off the calls to the others; what came first is the cause.
+            raise _first(failures) from failures
         loss = None
         if self._job.train.has_loss(number):
             if len(self._passive) > 1:
@@ -89,6 +89,6 @@ async def _next_of_each(streams: Sequence[AsyncIterator[he.EncryptedScores]]) ->
     return chunks
 
 
-def _first(errors: BaseExceptionGroup[ColonnadeError]) -> ColonnadeError:
-    first = errors.exceptions[0]
+def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = failures.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first
