@@ -32,6 +32,9 @@ MIN_KEY_BITS = 2048
 MIN_TEST_KEY_BITS = 128
 UNSAFE_TEST_KEYS = "VFL_UNSAFE_TEST_KEYS"
 
+# The key by which each kind of file is known, the most telling first.
+_KINDS = {"parties": "a file for `vfl local`", "party": "a party file", "job": "a job file"}
+
 _WORDS = {
     "missing": "is missing",
     "extra_forbidden": "unknown key",
@@ -102,6 +105,7 @@ def validated(model: type[Model], document: Document) -> Model:
     Raises:
         ConfigError: Names every problem with its path and line.
     """
+    _require_kind(model, document)
     problems = list(document.problems)
     result: Model | None = None
     try:
@@ -115,6 +119,19 @@ def validated(model: type[Model], document: Document) -> Model:
     if problems or result is None:
         raise combined_error(document, problems)
     return result
+
+
+def _require_kind(model: type[Section], document: Document) -> None:
+    """Refuse a file of another kind as a whole, instead of key by key."""
+    found = next((key for key in _KINDS if key in document.data), None)
+    wanted = next((key for key in _KINDS if key in model.model_fields), None)
+    if found is None or wanted is None or found == wanted:
+        return
+    raise ConfigError(
+        f"this is {_KINDS[found]}, where {_KINDS[wanted]} is expected",
+        where=f"{document.path}:{document.line_of((found,))}",
+        advice="`vfl COMMAND --help` says which file goes where.",
+    )
 
 
 def combined_error(document: Document, problems: list[Problem]) -> ConfigError:

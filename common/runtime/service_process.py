@@ -102,6 +102,8 @@ def check_imports() -> None:
 
 def set_up_logging(level: int) -> None:
     """Send the log to stderr, one line a record; libraries below WARNING stay silent."""
+    # gRPC's core would print its own lines beside ours; what they say is in our typed errors as well.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     logging.basicConfig(
         level=logging.WARNING,
         stream=sys.stderr,

@@ -10,8 +10,7 @@ import typer
 from common.errors import ConfigError
 from common.rpc.certs import CA_DAYS, PARTY_DAYS, Existing, create_ca, issue, show
 from common.rpc.tls import TlsFiles
-from common.runtime.cli.console import open_console
-from common.runtime.cli.results import plain_table
+from common.runtime.cli.console import PlainTable, open_console, say
 
 app = typer.Typer(help="Make and look at certificates.", no_args_is_help=True)
 
@@ -42,9 +41,7 @@ def init_command(
     create_ca(folder, name)
     issued = [issue(folder, one, days=days) for one in parties]
     console = open_console()
-    console.print(
-        f"authority: {folder / 'ca.pem'}; keep {folder / 'ca.key'} to yourself", markup=False, soft_wrap=True
-    )
+    say(console, f"authority: {folder / 'ca.pem'}; keep {folder / 'ca.key'} to yourself")
     for one, files in zip(parties, issued, strict=True):
         _tell(one, files)
 
@@ -54,7 +51,7 @@ def ca_command(folder: Folder, name: CaName = "Colonnade CA", days: Days = CA_DA
     """Make an authority: ca.pem for everybody, ca.key for whoever issues certificates."""
     console = open_console()
     path = create_ca(folder, name, days)
-    console.print(f"authority: {path}; keep {folder / 'ca.key'} to yourself", markup=False, soft_wrap=True)
+    say(console, f"authority: {path}; keep {folder / 'ca.key'} to yourself")
 
 
 @app.command("issue")
@@ -84,7 +81,7 @@ def show_command(
     files = [file for one in path for file in (sorted(one.glob("*.pem")) if one.is_dir() else [one])]
     if not files:
         raise ConfigError("there is no certificate", where=", ".join(map(str, path)))
-    table = plain_table("file", "for", "names", "issued by", "valid until", "days left")
+    table = PlainTable("file", "for", "names", "issued by", "valid until", "days left", kind="text")
     for found in show(files):
         left = str(found.days_left) if found.days_left >= 0 else "expired"
         until = f"{found.not_after:%Y-%m-%d %H:%M} UTC"
@@ -97,12 +94,12 @@ def show_command(
             left,
         )
         table.add_row(*row)
-    open_console().print(table)
+    table.print(open_console())
 
 
 def _tell(party: str, files: TlsFiles) -> None:
     console = open_console()
-    console.print(f"{party}: {files.cert}, {files.key}", markup=False, soft_wrap=True)
+    say(console, f"{party}: {files.cert}, {files.key}")
 
 
 def _plain(name: str) -> str:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from common.errors import ConfigError
 from common.rpc.diagnose import Finding, Route, diagnose
-from common.runtime.cli.console import open_console
+from common.runtime.cli.console import open_console, say
 from common.runtime.config_job import JobConfig, job_of
 from common.runtime.config_party import PartyConfig, party_of
 from common.runtime.yaml_source import read_document
@@ -38,7 +38,7 @@ def read_files(paths: list[Path]) -> tuple[PartyConfig, JobConfig | None]:
         ConfigError: There is no party file, or more than one file of a kind.
     """
     documents = [read_document(path) for path in paths]
-    jobs = [one for one in documents if "job" in one.data and "party" not in one.data]
+    jobs = [one for one in documents if "job" in one.data and not {"party", "parties"} & one.data.keys()]
     parties = [one for one in documents if one not in jobs]
     if len(parties) != 1 or len(jobs) > 1:
         raise ConfigError(
@@ -56,7 +56,7 @@ async def _check(own: PartyConfig, job: JobConfig | None) -> bool:
         count += 1
         failed += not finding.ok
         _tell(console, group, finding)
-    console.print(f"{count} checks, {failed} failed" if failed else f"{count} checks, all ok", markup=False)
+    say(console, f"{count} checks, {failed} failed" if failed else f"{count} checks, all ok")
     return not failed
 
 
@@ -91,6 +91,6 @@ def _every(findings: Iterator[Finding]) -> Iterator[Finding]:
 def _tell(console: Console, group: str, finding: Finding) -> None:
     word = "[green]ok  [/]" if finding.ok else "[red]FAIL[/]"
     console.print(f"{word} ", end="")
-    console.print(f"{group:<12} {finding.name:<12} {finding.detail}", markup=False, soft_wrap=True)
+    say(console, f"{group:<12} {finding.name:<12} {finding.detail}")
     if finding.advice and not finding.ok:
-        console.print(f"     {'':<12} {'do:':<12} {finding.advice}", markup=False, soft_wrap=True)
+        say(console, f"     {'':<12} {'do:':<12} {finding.advice}")

@@ -6,10 +6,11 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Literal, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+from rich.text import Text
 
 from common.rpc.pb.active_party_pb2 import JobEvent
 
@@ -18,6 +19,35 @@ PLAIN_WIDTH = 140
 
 # A log of a job of hours should stay readable.
 LINE_EVERY_S = 3.0
+
+
+def say(console: Console, text: str) -> None:
+    """Print a text as it is: nothing in it is markup, and a path is never broken in two."""
+    console.print(text, markup=False, soft_wrap=True)
+
+
+class PlainTable:
+    """Columns without lines: the first flush left, the rest flush right when they are numbers.
+
+    rich's own table would cut cells on a narrow terminal; a file name or a number that is cut is of no use.
+    """
+
+    def __init__(self, *headings: str, kind: Literal["numbers", "text"] = "numbers") -> None:
+        """Create a table with its headings."""
+        self._rows: list[tuple[str, ...]] = [headings]
+        self._aligned = str.rjust if kind == "numbers" else str.ljust
+
+    def add_row(self, *cells: str) -> None:
+        """Add a row of as many cells as there are headings."""
+        self._rows.append(cells)
+
+    def print(self, console: Console) -> None:
+        """Print the table, the headings in bold."""
+        widths = [max(map(len, column)) for column in zip(*self._rows, strict=True)]
+        for index, row in enumerate(self._rows):
+            rest = [self._aligned(cell, width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+            cells = [row[0].ljust(widths[0]), *rest]
+            console.print(Text("   ".join(cells).rstrip(), style="" if index else "bold"), soft_wrap=True)
 
 
 class ProgressView(Protocol):

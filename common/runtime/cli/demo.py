@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
 
-from common.runtime.cli.console import open_console
+from common.runtime.cli.console import PlainTable, open_console, say
 from common.runtime.cli.init import example
 from common.runtime.cli.local import OutFolder, default_folder, run_local
 from common.runtime.cli.operator import made_folder
-from common.runtime.cli.results import cost_table, measured_rows, metric_name, number, plain_table, summary
+from common.runtime.cli.results import cost_table, measured_rows, metric_name, number, summary
 from common.runtime.config_local import load_local
 
 if TYPE_CHECKING:
@@ -29,29 +28,28 @@ def demo(out: OutFolder = None) -> None:
 
     pooled = pooled_run(settings, report)
     _print_comparison(console, report, pooled)
-    console.print(f"files: {folder}", markup=False, soft_wrap=True)
+    say(console, f"files: {folder}")
 
 
 def _print_comparison(console: Console, report: dict[str, Any], pooled: Pooled) -> None:
     console.print()
-    console.print(summary(report), markup=False, soft_wrap=True)
+    say(console, summary(report))
     console.print()
-    console.print(comparison_table(report, pooled))
-    console.print(
+    comparison_table(report, pooled).print(console)
+    say(
+        console,
         f"largest difference from pooled: loss {pooled.loss_difference:.1e} in any round, "
         f"weights {pooled.weight_difference:.1e}",
-        markup=False,
-        soft_wrap=True,
     )
     console.print()
-    console.print(cost_table(report))
+    cost_table(report).print(console)
     console.print()
 
 
-def comparison_table(report: dict[str, Any], pooled: Pooled) -> Table:
+def comparison_table(report: dict[str, Any], pooled: Pooled) -> PlainTable:
     """Return loss and metrics of the federation, of pooled data, and of the active party alone."""
     partition = measured_rows(report)
-    table = plain_table("", "federated", "pooled", "B alone")
+    table = PlainTable("", "federated", "pooled", "B alone")
     loss = next((one for one in reversed(report["loss_history"]) if one is not None), None)
     loss_alone = next(iter((report.get("reference_losses") or {}).values()), None)
     table.add_row("training loss, last round", number(loss), number(pooled.losses[-1]), number(loss_alone))

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from common.errors import PeerUnreachable
 from common.rpc.pb.active_party_pb2 import JobRecord
-from common.runtime.cli.console import ProgressView, progress_view
+from common.runtime.cli.console import ProgressView, progress_view, say
 from common.runtime.cli.operator import Operator
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ async def follow_on_console(
             record = await first_of(following, pressed)
             if record is None and on_interrupt == "cancel":
                 pressed.clear()
-                console.print(f"cancelling {job_id} …", markup=False)
+                say(console, f"cancelling {job_id} …")
                 await operator.cancel(job_id)
                 record = await first_of(following, pressed)
         finally:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from common.errors import ConfigError
-from common.runtime.cli.console import open_console
+from common.runtime.cli.console import open_console, say
 from common.runtime.cli.operator import made_folder
 
 FILES = (
@@ -51,8 +51,8 @@ def init(
             target.write_bytes(example(name).read_bytes())
         except OSError as exc:
             raise ConfigError(f"cannot be written: {exc.strerror}", where=str(target)) from exc
-        console.print(f"wrote {target}", markup=False, soft_wrap=True)
-    console.print(_NEXT.format(folder=folder), markup=False, soft_wrap=True)
+        say(console, f"wrote {target}")
+    say(console, _NEXT.format(folder=folder))
 
 
 def example(name: str) -> Path:

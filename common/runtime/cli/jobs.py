@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import tempfile
 from datetime import datetime
 from pathlib import Path
@@ -11,11 +12,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from common.errors import ConfigError
 from common.rpc.pb.active_party_pb2 import JobRecord, JobStatus
-from common.runtime.cli.console import duration, open_console
+from common.runtime.cli.console import PlainTable, duration, open_console, say
 from common.runtime.cli.follow import Detached, follow_on_console
 from common.runtime.cli.operator import Operator, made_folder, operating, raise_if_unsuccessful
 from common.runtime.cli.results import print_results
@@ -64,12 +64,10 @@ def jobs(party: PartyFile) -> None:
     if not records:
         console.print("no jobs yet")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("job", "name", "status", "rounds", "loss", "submitted", "took"):
-        table.add_column(heading, no_wrap=True, overflow="ignore")
+    table = PlainTable("job", "name", "status", "rounds", "loss", "submitted", "took", kind="text")
     for record in records:
         table.add_row(*_row(record))
-    console.print(table)
+    table.print(console)
 
 
 def show(
@@ -135,9 +133,9 @@ async def run_job(
         report = json.loads(((folder or Path(spare)) / "report.json").read_text(encoding="utf-8"))
     print_results(console, report)
     if folder is not None:
-        console.print(f"files: {folder}", markup=False)
+        say(console, f"files: {folder}")
     else:
-        console.print(f"files: `vfl show {job_id} --out DIR -p …` fetches them", markup=False)
+        say(console, f"files: `vfl show {job_id} --out DIR -p …` fetches them")
     return record
 
 
@@ -147,7 +145,7 @@ async def _train(
     console = open_console()
     async with operating(own) as operator:
         record = await operator.submit(job)
-        console.print(f"job {record.job_id} is submitted", markup=False)
+        say(console, f"job {record.job_id} is submitted")
         await _run_or_detach(operator, record.job_id, console, folder, on_interrupt, party)
 
 
@@ -163,10 +161,10 @@ async def _run_or_detach(
     try:
         await run_job(operator, job_id, console, folder, on_interrupt)
     except Detached as exc:
-        console.print(
-            f"detached; {job_id} goes on\n  watch:  vfl show {job_id} --follow -p {party}\n"
-            f"  cancel: vfl cancel {job_id} -p {party}",
-            markup=False,
+        say(
+            console,
+            f"detached; {job_id} goes on\n  watch:  vfl show {job_id} --follow -p {shlex.quote(str(party))}\n"
+            f"  cancel: vfl cancel {job_id} -p {shlex.quote(str(party))}",
         )
         raise typer.Exit(DETACHED_EXIT_CODE) from exc
 
@@ -181,10 +179,10 @@ async def _show(own: PartyConfig, job: str, folder: Path | None, party: Path) ->
     async with operating(own) as operator:
         record = await operator.show(job)
         for name, text in _lines(record):
-            console.print(f"{name:<10} {text}", markup=False, soft_wrap=True)
+            say(console, f"{name:<10} {text}")
         if folder is not None:
             for path in await operator.fetch(record.job_id, folder):
-                console.print(f"{'file':<10} {path}", markup=False, soft_wrap=True)
+                say(console, f"{'file':<10} {path}")
 
 
 async def _cancel(own: PartyConfig, job: str) -> JobRecord:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from common.errors import ColonnadeError, JobCancelled
 from common.rpc.pb.active_party_pb2 import JobRecord
-from common.runtime.cli.console import open_console, progress_view
+from common.runtime.cli.console import open_console, progress_view, say
 from common.runtime.cli.follow import follow, interrupts
 from common.runtime.cli.local_parties import LocalParties
 from common.runtime.cli.operator import Operator, made_folder, operating, raise_if_unsuccessful
@@ -43,7 +43,7 @@ def local(
     folder = made_folder(out or default_folder(settings.job.job))
     report = run_local(settings, folder, console)
     print_results(console, report)
-    console.print(f"files: {folder}", markup=False, soft_wrap=True)
+    say(console, f"files: {folder}")
 
 
 def default_folder(job: str) -> Path:
@@ -65,7 +65,7 @@ def run_local(config: LocalConfig, folder: Path, console: Console) -> dict[str, 
 
 async def _run(parties: LocalParties, folder: Path, console: Console) -> dict[str, Any]:
     names = ", ".join(party.party for party in parties.config.parties)
-    console.print(f"starting {names} on 127.0.0.1", markup=False, soft_wrap=True)
+    say(console, f"starting {names} on 127.0.0.1")
     with interrupts() as pressed:
         async with parties.started() as active, operating(active) as operator:
             record = await _watched_job(

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from rich.console import Console
-from rich.table import Table
 
-from common.runtime.cli.console import duration, size
+from common.runtime.cli.console import PlainTable, duration, say, size
 
 _METRIC_NAMES = {"r2": "R²", "mse": "MSE", "rmse": "RMSE", "mae": "MAE", "auc": "AUC", "ks": "KS"}
 
@@ -18,18 +17,18 @@ Report = Mapping[str, Any]
 def print_results(console: Console, report: Report) -> None:
     """Print rounds, loss, metrics against the active party alone, and the cost by party."""
     console.print()
-    console.print(summary(report), markup=False, soft_wrap=True)
+    say(console, summary(report))
     console.print()
-    console.print(lift_table(report))
+    lift_table(report).print(console)
     console.print()
-    console.print(cost_table(report))
+    cost_table(report).print(console)
     console.print()
 
 
-def lift_table(report: Report) -> Table:
+def lift_table(report: Report) -> PlainTable:
     """Return the metrics of the federation beside those of the active party alone."""
     rows_kind = measured_rows(report)
-    table = plain_table(f"on {report['rows'].get(rows_kind, '?')} {rows_kind} rows", "federated", "B alone")
+    table = PlainTable(f"on {report['rows'].get(rows_kind, '?')} {rows_kind} rows", "federated", "B alone")
     lift = report.get("lift") or {}
     federated = _metrics(lift, "federated", rows_kind) or report["metrics"].get(rows_kind) or {}
     alone = _metrics(lift, "local", rows_kind)
@@ -38,21 +37,13 @@ def lift_table(report: Report) -> Table:
     return table
 
 
-def cost_table(report: Report) -> Table:
+def cost_table(report: Report) -> PlainTable:
     """Return bytes and seconds by party."""
     seconds = dict(_seconds_by_party(report))
-    table = plain_table("party", "sent", "received", *(["busy"] if seconds else []))
+    table = PlainTable("party", "sent", "received", *(["busy"] if seconds else []))
     for party, traffic in report["traffic"].items():
         row = [party, size(traffic["sent_bytes"]), size(traffic["received_bytes"])]
         table.add_row(*row, *([duration(seconds[party]) if party in seconds else "–"] if seconds else []))
-    return table
-
-
-def plain_table(*headings: str) -> Table:
-    """Return a table without lines whose columns after the first are flush right."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 3, 0, 0))
-    for index, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if index else "left", no_wrap=True, overflow="ignore")
     return table
 
 
