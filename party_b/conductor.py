@@ -82,7 +82,7 @@ async def conduct(active: ActiveJob, tools: Tools) -> None:
     try:
         await conductor.run()
     except asyncio.CancelledError:
-        await conductor.abandon(pb.CANCELLED, f"cancelled at {tools.own.party}")
+        await conductor.abandon(pb.CANCELLED, active.cancelled_because)
         raise
     except Exception as exc:
         reason = exc.what if isinstance(exc, ColonnadeError) else f"a bug at {tools.own.party}"

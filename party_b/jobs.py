@@ -41,6 +41,7 @@ class ActiveJob:
     rounds: int = 0
     loss: float | None = None
     error: ErrorDetail | None = None
+    cancelled_because: str = ""
     traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)
     task: asyncio.Task[None] | None = None
     _events: deque[pb.JobEvent] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
@@ -184,15 +185,19 @@ class JobBook:
         """Return every job, the newest first."""
         return sorted(self._jobs.values(), key=lambda job: job.submitted_s, reverse=True)
 
-    async def cancel(self, job: ActiveJob) -> None:
-        """End a job; nothing happens to one that has ended."""
+    async def cancel(self, job: ActiveJob, because: str) -> None:
+        """End a job, and tell its parties the reason; nothing happens to one that has ended."""
         if job.task is not None and not job.task.done():
-            job.task.cancel()
+            # A second cancel would break off what the first one began: telling the other parties.
+            if not job.cancelled_because:
+                job.cancelled_because = because
+                job.task.cancel()
             await asyncio.wait({job.task})
 
     async def cancel_all(self) -> None:
         """End every running job, because the service stops."""
-        await asyncio.gather(*(self.cancel(job) for job in self._jobs.values()))
+        because = f"{self._own.party} is shutting down"
+        await asyncio.gather(*(self.cancel(job, because) for job in self._jobs.values()))
 
     async def _run(self, job: ActiveJob) -> None:
         job.status = pb.RUNNING
@@ -200,7 +205,8 @@ class JobBook:
         try:
             await self._conduct(job)
         except asyncio.CancelledError:
-            await self._end(job, pb.JOB_CANCELLED, JobCancelled("the job was cancelled"))
+            cancelled = JobCancelled(f"the job was cancelled: {job.cancelled_because}")
+            await self._end(job, pb.JOB_CANCELLED, cancelled)
         except ColonnadeError as exc:
             await self._end(job, pb.JOB_FAILED, exc)
         except Exception as exc:

@@ -88,7 +88,7 @@ class _Servicer(ActivePartyServicer):
     async def CancelJob(self, request: pb.JobReference, context: Context) -> pb.JobRecord:  # noqa: N802
         self._require_operator(context)
         job = self._book.find(request.job)
-        await self._book.cancel(job)
+        await self._book.cancel(job, f"the operator of {self._own.party} asked for that")
         return job.record()
 
     async def FetchArtifacts(  # noqa: N802
