@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from common.rpc import certs
 from common.rpc.channels import open_channel
@@ -23,6 +24,7 @@ from common.rpc.pb.passive_party_pb2_grpc import PassivePartyStub
 from common.rpc.tls import Security, TlsFiles
 from common.rpc.wiretap import Passage, Wiretap
 from common.runtime.compute import InProcessExecutor
+from common.runtime.config_errors import UNSAFE_TEST_KEYS
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig, load_party
 from coordinator.service import CoordinatorService
@@ -133,7 +135,9 @@ def job_of(**sections: Any) -> JobConfig:
     for name, section in sections.items():
         old = values.get(name)
         values[name] = {**old, **section} if isinstance(old, dict) else section
-    return JobConfig.model_validate_json(json.dumps(values))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(UNSAFE_TEST_KEYS, "1")
+        return JobConfig.model_validate_json(json.dumps(values))
 
 
 def turn_of(job: JobConfig, number: int = 0, job_id: str = "attacked-1") -> pb.Turn:
