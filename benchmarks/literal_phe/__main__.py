@@ -1,4 +1,4 @@
-"""`python -m benchmarks.literal_phe`: seconds per round of the reference run, by phe alone and by our services.
+"""`python -m benchmarks.literal_phe`: seconds per round of the reference run, phe alone and our services.
 
 Both must give the pooled run's losses before a time is printed. The last line is one JSON object.
 """
