@@ -29,7 +29,8 @@ check: dev-environment
 	@./check
 
 bench: dev-environment
-	$(BIN)/python -m pytest benchmarks --benchmark-only $(ARGS)
+	$(BIN)/python -m pytest benchmarks/micro --benchmark-only $(ARGS)
+	$(BIN)/python -m benchmarks.literal_phe
 
 docker:
 	scripts/docker_without_registry.sh
