@@ -156,19 +156,12 @@ def _combinations(job: JobConfig, size: RunSize, party: str, target: str) -> str
             f"columns. They determine no single row's {target}, except for a row that a mix of these columns "
             "singles out, such as the only 1 in a column of zeros."
         )
-    equations = size.rounds * columns
-    text = (
-        f"Together these are {size.rounds:,} × {columns:,} = {equations:,} sums over changing mini-batches "
-        f"of {size.train:,} rows in all."
-    )
-    if equations < size.train:
-        return (
-            f"{text} That is fewer than there are rows: they determine no single row's {target}, except for "
-            "a row that a mix of its columns singles out, such as the only 1 in a column of zeros."
-        )
+    batches = size.train // (job.train.batch_size or size.train)
     return (
-        f"{text} That is at least as many as there are rows: as far as the model moved little between "
-        f"rounds, {party} can estimate a single row's {target}. Larger batches or fewer rounds avoid this."
+        f"Every epoch has the same {batches:,} batches, so all of them are {batches:,} × {columns:,} = "
+        f"{batches * columns:,} sums over {size.train:,} rows in all, at different weights of the model. "
+        f"That is fewer than there are rows: they determine no single row's {target}, except for a row that "
+        "a mix of its columns singles out, such as the only 1 in a column of zeros."
     )
 
 

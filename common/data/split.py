@@ -2,7 +2,7 @@
 
 Rows are put in the order of a 64-bit key each. Four keys come from one hash, in counter mode:
 
-    key(row) = word (row mod 4) of SHA-256("colonnade <purpose> v1|<seed>|<epoch>|<row div 4>")
+    key(row) = word (row mod 4) of SHA-256("colonnade <purpose> v1|<seed>|0|<row div 4>")
 
 with words read as big-endian 64-bit integers and the text in ASCII; equal keys keep the order of the rows.
 No random number generator of a library is used, because those change between versions.
@@ -39,15 +39,18 @@ def split_rows(rows: int, test_fraction: float, seed: int) -> tuple[Ints, Ints]:
             f"a test_fraction of {test_fraction} leaves none of {rows} rows to train on",
             advice="lower test_fraction or bring more rows",
         )
-    order = _hash_order(rows, "split", seed, 0)
+    order = _hash_order(rows, "split", seed)
     return np.sort(order[tests:]), np.sort(order[:tests])
 
 
 class BatchSchedule:
-    """Which training rows belong to which round.
+    """Which training rows belong to which round: the same batches in every epoch.
 
-    Every epoch deals the shuffled rows into floor(rows / batch_size) batches. Sizes differ by at most
-    one and none is smaller than `batch_size`, so that a rank rule that holds for `smallest` holds always.
+    The shuffled rows are dealt once into floor(rows / batch_size) batches. Sizes differ by at most one and
+    none is smaller than `batch_size`, so that a rank rule that holds for `smallest` holds always.
+
+    Dealing anew in every epoch would show a party X_S'd for ever new sets S of the same rows: once the
+    weights have settled, as many equations as there are residuals, and with them the labels.
     """
 
     def __init__(self, rows: int, batch_size: int | None, seed: int) -> None:
@@ -55,10 +58,10 @@ class BatchSchedule:
         if rows < 1 or (batch_size is not None and batch_size < 1):
             raise DataError("a batch needs at least one row")
         self._rows = rows
-        self._seed = seed
         self._batches = max(1, rows // batch_size) if batch_size is not None else 1
-        self._epoch = -1
         self._order = np.arange(rows, dtype=np.int64)
+        if self._batches > 1:
+            self._order = _hash_order(rows, "batches", seed)
 
     @property
     def batches(self) -> int:
@@ -74,18 +77,13 @@ class BatchSchedule:
         """Return the batch of a round (from 1): ascending positions among the training rows."""
         if round < 1:
             raise LocalProtocolError(f"rounds are counted from 1, there is no round {round}")
-        if self._batches == 1:
-            return np.arange(self._rows, dtype=np.int64)
-        epoch, batch = divmod(round - 1, self._batches)
-        if epoch != self._epoch:
-            self._order = _hash_order(self._rows, "batches", self._seed, epoch)
-            self._epoch = epoch
+        batch = (round - 1) % self._batches
         begin, end = (self._rows * edge // self._batches for edge in (batch, batch + 1))
         return np.sort(self._order[begin:end])
 
 
-def _hash_order(rows: int, purpose: str, seed: int, epoch: int) -> Ints:
-    start = f"colonnade {purpose} v1|{seed}|{epoch}|"
+def _hash_order(rows: int, purpose: str, seed: int) -> Ints:
+    start = f"colonnade {purpose} v1|{seed}|0|"
     hashes = -(-rows // _WORDS_PER_HASH)
     stream = b"".join(hashlib.sha256(f"{start}{at}".encode("ascii")).digest() for at in range(hashes))
     keys = np.frombuffer(stream, dtype=">u8")[:rows].astype(np.uint64)

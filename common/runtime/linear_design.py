@@ -156,7 +156,7 @@ def prove_plan(design: LinearDesign, job: JobConfig, columns: Mapping[str, int])
         NumericError: A value could overflow.
         Refused: Batches are too small.
     """
-    require_rank_margin(design.schedule.batches, design.schedule.smallest, columns)
+    require_rank_margin(design.schedule.smallest, columns)
     return prove_ranges(
         PlanRequest(
             key_bits=job.crypto.key_bits,
