@@ -71,8 +71,7 @@ class LinearCalls:
     async def encrypt_scores(self, turn: pb.Turn) -> AsyncIterator[he.EncryptedScores]:
         """Step 1: yield [[u_A]] of the round's rows, and [[L_A]] with the last of them."""
         role, cipher = self._ready()
-        if self._measured:
-            raise RemoteProtocolError("no round can follow after the partial scores were sent in the clear")
+        self._require_training()
         with self._timed("scores"):
             rows = await asyncio.to_thread(role.begin, turn.round)
             alone = len(self._job.passive) == 1
@@ -92,6 +91,8 @@ class LinearCalls:
             role, _ = self._ready()
             if self._last is not None and first.turn.round == self._last.turn.round:
                 return self._last
+            # A round that had begun before the scores were sent must not be finished after them.
+            self._require_training()
             if first.turn.round != role.applied + 1:
                 raise RemoteProtocolError(
                     f"residuals of round {first.turn.round} came after round {role.applied}"
@@ -119,6 +120,8 @@ class LinearCalls:
         role, _ = self._ready()
         if not role.applied:
             raise RemoteProtocolError("partial scores were asked for before any round")
+        if self._applying.locked():
+            raise RemoteProtocolError("partial scores were asked for in the middle of a round")
         self._measured = True
         scores = self.design.matrix @ role.weights
         for part in chunk_slices(len(scores), _SCORE_BYTES):
@@ -183,6 +186,10 @@ class LinearCalls:
         if rate not in ("auto", request.learning_rate):
             raise RemoteProtocolError("the step size is not the one in the job")
         return columns
+
+    def _require_training(self) -> None:
+        if self._measured:
+            raise RemoteProtocolError("no round can follow after the partial scores were sent in the clear")
 
     def _ready(self) -> tuple[PassiveRegression, Cipher]:
         if self._role is None or self._cipher is None:
