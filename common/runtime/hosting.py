@@ -55,6 +55,15 @@ class HostedJob(Generic[State]):
     ending: asyncio.Task[pb.CloseJobReply] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """What is remembered of a job that is over; its state, and with it any key, is not."""
+
+    ending: Ending
+    callers: tuple[str, ...]
+    reply: asyncio.Task[pb.CloseJobReply]
+
+
 class JobHost(Generic[State]):
     """The jobs that this party takes part in without conducting them."""
 
@@ -67,7 +76,7 @@ class JobHost(Generic[State]):
         self._own = own
         self._on_end = on_end
         self._jobs: dict[str, HostedJob[State]] = {}
-        self._ended: OrderedDict[str, tuple[Ending, asyncio.Task[pb.CloseJobReply]]] = OrderedDict()
+        self._ended: OrderedDict[str, _Ended] = OrderedDict()
 
     def admit(self, request: pb.OpenJobRequest, caller: str) -> JobConfig:
         """Return the job that a caller wants to open, if it may and we agree.
@@ -98,8 +107,9 @@ class JobHost(Generic[State]):
         if len(self._jobs) >= MAX_OPEN_JOBS:
             raise Refused(f"{self._own.party} has {MAX_OPEN_JOBS} open jobs, and takes no more at a time")
         job_id = request.turn.job_id
-        if job_id in self._ended:
-            raise Refused("a job of this id has ended here; submit it again under a new one")
+        if job_id in self._jobs or job_id in self._ended:
+            # Opened twice at the same moment, it would lose the state of the first opening.
+            raise Refused("a job of this id is open or has ended here; submit it again under a new one")
         attendees = Attendees(self._own.deadlines.peer_s, lambda party: self._vanished(job_id, party))
         attendees.expect(self._callers(job))
         hosted = HostedJob(job_id, request.turn.job_digest, job, state, attendees, time.monotonic())
@@ -122,7 +132,7 @@ class JobHost(Generic[State]):
         """
         hosted = self._jobs.get(turn.job_id)
         if hosted is None:
-            raise self._unknown(turn.job_id)
+            raise self._unknown(turn.job_id, caller)
         if caller not in (self._callers(hosted.config) if allowed is None else allowed):
             raise Refused(f"{caller} may not make this call for this job")
         if hosted.digest != turn.job_digest:
@@ -141,9 +151,9 @@ class JobHost(Generic[State]):
 
     async def close(self, request: pb.CloseJobRequest, caller: str) -> pb.CloseJobReply:
         """Answer the CloseJob call; a repeated one gets the same answer."""
-        job_id = request.turn.job_id
-        if job_id in self._ended:
-            return await asyncio.shield(self._ended[job_id][1])
+        ended = self._ended.get(request.turn.job_id)
+        if ended is not None and caller in ended.callers:
+            return await asyncio.shield(ended.reply)
         hosted = self.find(request.turn, caller)
         return await self.end(hosted, Ending(request.outcome, request.reason, request.turn.round))
 
@@ -169,7 +179,7 @@ class JobHost(Generic[State]):
             self._jobs.pop(hosted.job_id, None)
             hosted.attendees.end(ending.reason)
             hosted.ending = asyncio.ensure_future(self._on_end(hosted, ending))
-            self._ended[hosted.job_id] = (ending, hosted.ending)
+            self._ended[hosted.job_id] = _Ended(ending, self._callers(hosted.config), hosted.ending)
             while len(self._ended) > REMEMBERED_JOBS:
                 self._ended.popitem(last=False)
             name = pb.Outcome.Name(ending.outcome).lower()
@@ -179,16 +189,15 @@ class JobHost(Generic[State]):
     def _callers(self, job: JobConfig) -> tuple[str, ...]:
         return (job.active,) if self._own.role == "passive" else (job.active, *job.passive)
 
-    def _unknown(self, job_id: str) -> UnknownJob:
-        if job_id not in self._ended:
+    def _unknown(self, job_id: str, caller: str) -> UnknownJob:
+        ended = self._ended.get(job_id)
+        if ended is None or caller not in ended.callers:
             return UnknownJob(
                 f"{self._own.party} has no open job of this id", advice="It may have restarted."
             )
-        ending = self._ended[job_id][0]
-        outcome = pb.Outcome.Name(ending.outcome).lower()
-        return UnknownJob(
-            f"the job has ended at {self._own.party} ({outcome}): {ending.reason or 'no reason given'}"
-        )
+        outcome = pb.Outcome.Name(ended.ending.outcome).lower()
+        reason = ended.ending.reason or "no reason given"
+        return UnknownJob(f"the job has ended at {self._own.party} ({outcome}): {reason}")
 
     def _agree(self, job: JobConfig) -> None:
         policy, own = self._own.policy, self._own.party
