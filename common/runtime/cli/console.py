@@ -73,7 +73,7 @@ def progress_view(console: Console) -> Iterator[ProgressView]:
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description:<11}"),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=10),
         TextColumn("{task.fields[text]}"),
     )
     with Progress(*columns, console=console, transient=True) as bar:
@@ -94,7 +94,8 @@ class ProgressBar:
             description=event.phase,
             total=event.max_rounds or None,
             completed=event.round,
-            text=f"{progress_text(event)}{_told(event)}",
+            # 80 columns hold the numbers or a message, not both.
+            text=event.message or progress_text(event),
         )
 
 
@@ -129,7 +130,7 @@ class ProgressLines:
 
 
 def progress_text(event: JobEvent) -> str:
-    """Return round, loss, time left and bytes of an event, as far as it has them."""
+    """Return round, loss, time left, bytes sent and received, as far as the event has them."""
     parts = []
     if event.round:
         parts.append(f"round {event.round}/{event.max_rounds}")
@@ -138,7 +139,7 @@ def progress_text(event: JobEvent) -> str:
     if event.HasField("eta_s"):
         parts.append(f"eta {duration(event.eta_s)}")
     if event.sent_bytes or event.received_bytes:
-        parts.append(f"sent {size(event.sent_bytes)}, received {size(event.received_bytes)}")
+        parts.append(f"↑ {size(event.sent_bytes)} ↓ {size(event.received_bytes)}")
     return "  ".join(parts)
 
 

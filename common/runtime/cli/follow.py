@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from rich.console import Console
 
@@ -17,6 +17,9 @@ from common.runtime.cli.console import ProgressView, progress_view, say
 from common.runtime.cli.operator import Operator
 
 T = TypeVar("T")
+
+# What Ctrl-C does to a job that is being watched.
+OnInterrupt: TypeAlias = Literal["detach", "cancel"]
 
 # Between two attempts to find the service again; short, because a restart takes seconds.
 _REDIAL_S = 1.0
@@ -52,7 +55,7 @@ async def follow(operator: Operator, job_id: str, view: ProgressView) -> JobReco
 
 
 async def follow_on_console(
-    operator: Operator, job_id: str, console: Console, on_interrupt: Literal["detach", "cancel"]
+    operator: Operator, job_id: str, console: Console, on_interrupt: OnInterrupt
 ) -> JobRecord:
     """Follow a job on the console; Ctrl-C detaches from it or cancels it, a second one always detaches.
 
@@ -77,10 +80,10 @@ async def follow_on_console(
 
 @contextmanager
 def interrupts() -> Iterator[asyncio.Event]:
-    """Turn Ctrl-C and SIGTERM into an event while the block runs."""
+    """Turn Ctrl-C, SIGTERM and the end of the terminal into an event while the block runs."""
     pressed = asyncio.Event()
     loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for number in numbers:
         loop.add_signal_handler(number, pressed.set)
     try:

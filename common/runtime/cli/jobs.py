@@ -16,7 +16,7 @@ from rich.console import Console
 from common.errors import ConfigError
 from common.rpc.pb.active_party_pb2 import JobRecord, JobStatus
 from common.runtime.cli.console import PlainTable, duration, open_console, say
-from common.runtime.cli.follow import Detached, follow_on_console
+from common.runtime.cli.follow import Detached, OnInterrupt, follow_on_console
 from common.runtime.cli.operator import Operator, made_folder, operating, raise_if_unsuccessful
 from common.runtime.cli.results import print_results
 from common.runtime.config_job import JobConfig, load_job
@@ -116,7 +116,7 @@ def check_fit(job: JobConfig, own: PartyConfig, path: Path) -> None:
 
 
 async def run_job(
-    operator: Operator, job_id: str, console: Console, folder: Path | None, on_interrupt: str
+    operator: Operator, job_id: str, console: Console, folder: Path | None, on_interrupt: OnInterrupt
 ) -> JobRecord:
     """Follow a job to its end, fetch what it left, and print its results.
 
@@ -124,9 +124,7 @@ async def run_job(
         ColonnadeError: The job ended without a model.
         Detached: The user stopped watching.
     """
-    record = await follow_on_console(
-        operator, job_id, console, "cancel" if on_interrupt == "cancel" else "detach"
-    )
+    record = await follow_on_console(operator, job_id, console, on_interrupt)
     raise_if_unsuccessful(record)
     with tempfile.TemporaryDirectory(prefix="vfl-") as spare:
         await operator.fetch(job_id, folder or Path(spare))
@@ -140,7 +138,7 @@ async def run_job(
 
 
 async def _train(
-    own: PartyConfig, job: JobConfig, folder: Path | None, on_interrupt: str, party: Path
+    own: PartyConfig, job: JobConfig, folder: Path | None, on_interrupt: OnInterrupt, party: Path
 ) -> None:
     console = open_console()
     async with operating(own) as operator:
@@ -156,7 +154,12 @@ async def _follow(own: PartyConfig, job: str, folder: Path | None, party: Path) 
 
 
 async def _run_or_detach(
-    operator: Operator, job_id: str, console: Console, folder: Path | None, on_interrupt: str, party: Path
+    operator: Operator,
+    job_id: str,
+    console: Console,
+    folder: Path | None,
+    on_interrupt: OnInterrupt,
+    party: Path,
 ) -> None:
     try:
         await run_job(operator, job_id, console, folder, on_interrupt)
