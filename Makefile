@@ -44,7 +44,7 @@ dev-environment: $(DEV)
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "error: no Python >= 3.11 found; name one with make PYTHON=/path/to/python3" >&2; exit 1; }
 	@echo "making $(VENV) with $(PYTHON)"
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(RUN): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV)"
