@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Executor
 
@@ -22,6 +22,7 @@ from common.rpc.wiretap import Tap, Wiretap
 from common.runtime.config_party import PartyConfig
 from common.runtime.hosting import Ending, HostedJob, JobHost
 from common.runtime.state import JobStore
+from common.runtime.stopwatch import Stopwatch
 from coordinator.he_linear import Agreement, KeyHolder
 from coordinator.private_key import PrivateKey
 
@@ -64,6 +65,7 @@ class _Servicer(CoordinatorServicer):
         self._wiretap = wiretap
         self._store = JobStore(own.state)
         self._host: JobHost[KeyHolder] = JobHost(own, self._on_end)
+        self._watches: defaultdict[str, Stopwatch] = defaultdict(Stopwatch)
 
     async def stop(self) -> None:
         """End all jobs, because the service stops."""
@@ -86,7 +88,8 @@ class _Servicer(CoordinatorServicer):
         hosted.state.open(party, request.columns)
         if not hosted.state.missing and not hosted.state.has_key:
             # Half a second at 2048 bits, in a thread so that other jobs go on.
-            key = await asyncio.to_thread(PrivateKey.generate, job.crypto.key_bits, SystemEntropy())
+            watch = self._watches[hosted.job_id]
+            key = await watch.thread("key", PrivateKey.generate, job.crypto.key_bits, SystemEntropy())
             if not hosted.state.has_key:
                 hosted.state.use_key(key)
         return reply
@@ -110,7 +113,9 @@ class _Servicer(CoordinatorServicer):
     ) -> AsyncIterator[he.DecryptedGradient]:
         party = caller(context)
         hosted, turn, vector = await self._collect(request, party)
-        residues = await asyncio.to_thread(hosted.state.decrypt_gradient, party, turn.round, vector)
+        residues = await self._watches[hosted.job_id].thread(
+            "decryption", hosted.state.decrypt_gradient, party, turn.round, vector
+        )
         width = vector.key.residue_bytes
         for rows in chunk_slices(len(residues), width):
             packed = b"".join(residue.to_bytes(width, "big") for residue in residues[rows])
@@ -121,7 +126,9 @@ class _Servicer(CoordinatorServicer):
         hosted = self._host.find(request.turn, party)
         key = hosted.state.key.public
         vector = parse_ciphertexts(request.ciphertext, key, 1)
-        residue = await asyncio.to_thread(hosted.state.decrypt_loss, party, request.turn.round, vector)
+        residue = await self._watches[hosted.job_id].thread(
+            "decryption", hosted.state.decrypt_loss, party, request.turn.round, vector
+        )
         return he.DecryptedLoss(turn=request.turn, residue=residue.to_bytes(key.residue_bytes, "big"))
 
     async def _collect(
@@ -147,13 +154,13 @@ class _Servicer(CoordinatorServicer):
         """Keep how the job ended; its key dies with the job's state."""
         traffic = self._wiretap.totals(hosted.job_id)
         self._wiretap.forget(hosted.job_id)
-        elapsed_s = time.monotonic() - hosted.started_s
+        watch = self._watches.pop(hosted.job_id, Stopwatch())
         record = {
             "job": hosted.config.job,
             "outcome": pb.Outcome.Name(ending.outcome).lower(),
             "reason": ending.reason,
             "rounds": ending.rounds,
-            "seconds": elapsed_s,
+            "seconds": dict(watch.seconds),
             "sent_bytes": traffic.sent_bytes,
             "received_bytes": traffic.received_bytes,
         }
@@ -162,5 +169,5 @@ class _Servicer(CoordinatorServicer):
             turn=pb.Turn(job_id=hosted.job_id, job_digest=hosted.digest, round=ending.rounds),
             sent_bytes=traffic.sent_bytes,
             received_bytes=traffic.received_bytes,
-            seconds={"total": elapsed_s},
+            seconds=watch.seconds,
         )

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
-from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Executor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
-from common.crypto.cipher import Cipher, SealedVector, parse_ciphertexts
+from common.crypto.cipher import Cipher, parse_ciphertexts
 from common.crypto.entropy import SystemEntropy
 from common.crypto.fixed_point import FixedPoint
 from common.errors import ColonnadeError, RemoteProtocolError
@@ -20,6 +18,7 @@ from common.rpc.pb import job_pb2 as pb
 from common.runtime.config_job import JobConfig
 from common.runtime.coordinator_client import CoordinatorClient
 from common.runtime.linear_design import LinearDesign, cipher_for, prove_plan
+from common.runtime.stopwatch import Stopwatch
 from party_a.he_linear import PassiveRegression
 
 _SCORE_BYTES = 8  # a partial score in the clear is a double
@@ -40,7 +39,7 @@ class LinearCalls:
         self.coordinator = coordinator
         self.opened: asyncio.Future[pb.OpenJobReply] = asyncio.get_running_loop().create_future()
         self.attendance: asyncio.Future[None] | None = None
-        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.watch = Stopwatch()
         self._party = party
         self._job = job
         self._executor = executor
@@ -52,36 +51,34 @@ class LinearCalls:
 
     async def prepare(self, request: he.PrepareRequest) -> he.PrepareReply:
         """Prove the plan, fetch the public key from the coordinator itself, and take the role."""
-        with self._timed("preparing"):
-            columns = self._checked(request)
-            await asyncio.to_thread(prove_plan, self.design, self._job, columns)
-            key = await self.coordinator.public_key()
-            if self._role is None:
-                self._cipher = cipher_for(self._job, key, self._executor)
-                self._role = PassiveRegression(
-                    self.design.matrix[self.design.train],
-                    self.design.schedule,
-                    self.design.step(request.learning_rate),
-                    self._cipher,
-                    FixedPoint(self._job.crypto.precision_bits),
-                    SystemEntropy(),
-                )
+        columns = self._checked(request)
+        await self.watch.thread("preparing", prove_plan, self.design, self._job, columns)
+        key = await self.coordinator.public_key()
+        if self._role is None:
+            self._cipher = cipher_for(self._job, key, self._executor)
+            self._role = PassiveRegression(
+                self.design.matrix[self.design.train],
+                self.design.schedule,
+                self.design.step(request.learning_rate),
+                self._cipher,
+                FixedPoint(self._job.crypto.precision_bits),
+                SystemEntropy(),
+            )
         return he.PrepareReply(turn=request.turn, key_id=key.key_id)
 
     async def encrypt_scores(self, turn: pb.Turn) -> AsyncIterator[he.EncryptedScores]:
         """Step 1: yield [[u_A]] of the round's rows, and [[L_A]] with the last of them."""
         role, cipher = self._ready()
         self._require_training()
-        with self._timed("scores"):
-            rows = await asyncio.to_thread(role.begin, turn.round)
-            alone = len(self._job.passive) == 1
-            for part in chunk_slices(rows, cipher.key.ciphertext_bytes):
-                sealed = await asyncio.to_thread(role.encrypt_scores, part)
-                chunk = he.EncryptedScores(turn=turn, ciphertexts=sealed.to_bytes())
-                if part.stop == rows and alone and self._job.train.has_loss(turn.round):
-                    share = await asyncio.to_thread(role.loss_share_from_scores)
-                    chunk.loss_share = share.to_bytes()
-                yield chunk
+        rows = await self.watch.thread("scores", role.begin, turn.round)
+        alone = len(self._job.passive) == 1
+        for part in chunk_slices(rows, cipher.key.ciphertext_bytes):
+            sealed = await self.watch.thread("scores", role.encrypt_scores, part)
+            chunk = he.EncryptedScores(turn=turn, ciphertexts=sealed.to_bytes())
+            if part.stop == rows and alone and self._job.train.has_loss(turn.round):
+                share = await self.watch.thread("loss", role.loss_share_from_scores)
+                chunk.loss_share = share.to_bytes()
+            yield chunk
 
     async def apply_residuals(
         self, first: he.EncryptedResiduals, more: AsyncIterator[he.EncryptedResiduals]
@@ -100,14 +97,12 @@ class LinearCalls:
             await self._absorb(role, first, first.turn)
             async for chunk in more:
                 await self._absorb(role, chunk, first.turn)
-            with self._timed("gradient"):
-                masked = await asyncio.to_thread(role.masked_gradient)
-            with self._timed("decryption"):
-                residues = await self.coordinator.decrypt_gradient(first.turn.round, masked)
+            masked = await self.watch.thread("gradient", role.masked_gradient)
+            residues = await self.coordinator.decrypt_gradient(first.turn.round, masked)
             role.apply(residues)
             reply = he.RoundApplied(turn=first.turn)
             if len(self._job.passive) > 1 and self._job.train.has_loss(first.turn.round):
-                share: SealedVector = await asyncio.to_thread(role.loss_share_from_gradient)
+                share = await self.watch.thread("loss", role.loss_share_from_gradient)
                 reply.loss_share = share.to_bytes()
             self._last = reply
             return reply
@@ -162,9 +157,8 @@ class LinearCalls:
         if chunk.turn != turn:
             raise RemoteProtocolError("one stream speaks of two turns")
         _, cipher = self._ready()
-        with self._timed("gradient"):
-            vector = parse_ciphertexts(chunk.ciphertexts, cipher.key, None)
-            await asyncio.to_thread(role.absorb_residuals, vector)
+        vector = parse_ciphertexts(chunk.ciphertexts, cipher.key, None)
+        await self.watch.thread("gradient", role.absorb_residuals, vector)
 
     def _checked(self, request: he.PrepareRequest) -> Mapping[str, int]:
         """Hold what B says to what A knows."""
@@ -195,11 +189,3 @@ class LinearCalls:
         if self._role is None or self._cipher is None:
             raise RemoteProtocolError("the job has not been prepared yet")
         return self._role, self._cipher
-
-    @contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
-        start_s = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[phase] += time.monotonic() - start_s

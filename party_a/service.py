@@ -7,7 +7,6 @@ import hashlib
 import json
 import logging
 import secrets
-import time
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Executor
 
@@ -163,7 +162,7 @@ class _Servicer(PassivePartyServicer):
             model_digest = hashlib.sha256(path.read_bytes()).hexdigest()
         traffic = self._wiretap.totals(hosted.job_id)
         self._wiretap.forget(hosted.job_id)
-        seconds = {**calls.seconds, "total": time.monotonic() - hosted.started_s}
+        seconds = dict(calls.watch.seconds)
         record = {
             "job": json.loads(hosted.config.canonical_json()),
             "outcome": pb.Outcome.Name(ending.outcome).lower(),

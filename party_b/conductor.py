@@ -29,6 +29,7 @@ from common.runtime.linear_design import (
     step_size,
 )
 from common.runtime.state import JobStore
+from common.runtime.stopwatch import Stopwatch
 from common.types import Floats
 from party_b.convergence import Settled
 from party_b.he_linear import ActiveRegression, LabelledRows
@@ -103,6 +104,7 @@ class _Conductor:
         self._coordinator = CoordinatorClient(*arguments)
         self._peers: tuple[PassiveClient | CoordinatorClient, ...] = (*self._passive, self._coordinator)
         self._seconds: dict[str, float] = {}
+        self._watch = Stopwatch()
         active.traffic = self._traffic
 
     async def run(self) -> None:
@@ -129,6 +131,7 @@ class _Conductor:
             converged=trained.converged,
             plan=trained.plan,
             seconds=self._seconds,
+            computing=self._watch.seconds,
             replies=replies,
             own_traffic=self._traffic(),
         )
@@ -206,7 +209,8 @@ class _Conductor:
             FixedPoint(job.crypto.precision_bits),
             SystemEntropy(),
         )
-        return Rounds(job, role, cipher, self._passive, self._coordinator), _Trained(role, plan.describe())
+        rounds = Rounds(job, role, cipher, self._passive, self._coordinator, self._watch)
+        return rounds, _Trained(role, plan.describe())
 
     async def _train(self, rounds: Rounds, trained: _Trained, opened: _Opened) -> None:
         await self._active.enter("training", f"training with step size {opened.learning_rate:.4g}")

@@ -39,6 +39,7 @@ class RunOutcome:
     converged: bool
     plan: str
     seconds: Mapping[str, float]
+    computing: Mapping[str, float]
     replies: Mapping[str, pb.CloseJobReply]
     own_traffic: tuple[int, int]
 
@@ -92,6 +93,8 @@ def _record(outcome: RunOutcome, evaluation: Evaluation) -> RunRecord:
         lift=evaluation.lift,
         seconds_total=sum(outcome.seconds.values()),
         seconds_by_phase=outcome.seconds,
+        seconds_by_party={job.active: dict(outcome.computing)}
+        | {name: dict(reply.seconds) for name, reply in outcome.replies.items()},
         traffic=traffic,
         leaks=he_linear_leaks(job, size),
         models={job.active: _model_part(job, design, outcome.weights)},

@@ -65,6 +65,7 @@ class RunRecord:
         parties: Role by party, in the order in which the report lists them.
         loss_history: Mean form, one a round, None where the job did not ask for it.
         seconds_by_phase: B's own clock; they need not add up to the total.
+        seconds_by_party: How long each party computed, by what; waiting does not count.
         models: By party; only B's own part, except where one operator runs all parties.
         reference_losses: Lines beside the loss curve, by label.
         ended_at: When the job ended, as text with its time zone.
@@ -83,6 +84,7 @@ class RunRecord:
     lift: Lift | None
     seconds_total: float
     seconds_by_phase: Mapping[str, float]
+    seconds_by_party: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     traffic: Mapping[str, Traffic]
     leaks: Sequence[str]
     models: Mapping[str, ModelPart]
@@ -123,7 +125,11 @@ def report_json(record: RunRecord) -> dict[str, object]:
         "metrics": record.metrics,
         "lift": record.lift.to_json() if record.lift else None,
         "verdict": _verdict(record).text,
-        "seconds": {"total": record.seconds_total, "by_phase": record.seconds_by_phase},
+        "seconds": {
+            "total": record.seconds_total,
+            "by_phase": record.seconds_by_phase,
+            "by_party": record.seconds_by_party,
+        },
         "traffic": {
             party: {"sent_bytes": traffic.sent_bytes, "received_bytes": traffic.received_bytes}
             for party, traffic in record.traffic.items()

@@ -10,6 +10,7 @@ from common.errors import RemoteProtocolError
 from common.rpc.pb import he_linear_pb2 as he
 from common.runtime.config_job import JobConfig
 from common.runtime.coordinator_client import CoordinatorClient
+from common.runtime.stopwatch import Stopwatch
 from party_b.he_linear import ActiveRegression
 from party_b.passive_client import PassiveClient, Residuals
 
@@ -27,16 +28,18 @@ class Rounds:
         cipher: Cipher,
         passive: Sequence[PassiveClient],
         coordinator: CoordinatorClient,
+        watch: Stopwatch,
     ) -> None:
         self._job = job
         self._role = role
         self._cipher = cipher
         self._passive = passive
         self._coordinator = coordinator
+        self._watch = watch
 
     async def run(self, number: int) -> float | None:
         """Conduct a round; return its loss in mean form, None if the job does not ask for it."""
-        rows = await asyncio.to_thread(self._role.begin, number)
+        rows = await self._watch.thread("scores", self._role.begin, number)
         residuals: list[Residuals] = [asyncio.Queue(_CHUNKS_AHEAD) for _ in self._passive]
         try:
             async with asyncio.TaskGroup() as group:
@@ -45,7 +48,7 @@ class Rounds:
                     for client, queue in zip(self._passive, residuals, strict=True)
                 ]
                 shares = await self._exchange(number, residuals)
-                masked = await asyncio.to_thread(self._role.masked_gradient)
+                masked = await self._watch.thread("gradient", self._role.masked_gradient)
                 gradient = await self._coordinator.decrypt_gradient(number, masked)
         except BaseExceptionGroup as failures:
             # A failure at one party breaks off the calls to the others; what came first is the cause.
@@ -64,7 +67,7 @@ class Rounds:
         shares: list[bytes] = []
         while chunks := await _next_of_each(streams):
             scores = [self._parsed(chunk) for chunk in chunks]
-            sealed = await asyncio.to_thread(self._role.add_residuals, scores)
+            sealed = await self._watch.thread("residuals", self._role.add_residuals, scores)
             for queue in residuals:
                 await queue.put(sealed)
             shares = [chunk.loss_share for chunk in chunks]
@@ -74,7 +77,7 @@ class Rounds:
 
     async def _loss(self, number: int, shares: Sequence[bytes]) -> float:
         parsed = [parse_ciphertexts(share, self._cipher.key, 1) for share in shares]
-        sealed = await asyncio.to_thread(self._role.encrypted_loss, parsed)
+        sealed = await self._watch.thread("loss", self._role.encrypted_loss, parsed)
         return self._role.decode_loss(await self._coordinator.decrypt_loss(number, sealed))
 
     def _parsed(self, chunk: he.EncryptedScores) -> CipherVector:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from dataclasses import dataclass
@@ -51,7 +50,6 @@ class HostedJob(Generic[State]):
     config: JobConfig
     state: State
     attendees: Attendees
-    started_s: float
     ending: asyncio.Task[pb.CloseJobReply] | None = None
 
 
@@ -112,7 +110,7 @@ class JobHost(Generic[State]):
             raise Refused("a job of this id is open or has ended here; submit it again under a new one")
         attendees = Attendees(self._own.deadlines.peer_s, lambda party: self._vanished(job_id, party))
         attendees.expect(self._callers(job))
-        hosted = HostedJob(job_id, request.turn.job_digest, job, state, attendees, time.monotonic())
+        hosted = HostedJob(job_id, request.turn.job_digest, job, state, attendees)
         self._jobs[job_id] = hosted
         log.info("job %s opened by %s", job_id, job.active)
         return hosted

@@ -111,7 +111,7 @@ async def _cancelled(operator: Operator, job: str) -> None:
 
 
 def _with_all_models(parties: LocalParties, record: JobRecord, folder: Path) -> dict[str, Any]:
-    """Put every party's part of the model and its seconds into the report: here one user owns them all."""
+    """Put every party's part of the model into the report: here one user owns them all."""
     path = folder / "report.json"
     report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     for one in parties.running:
@@ -119,8 +119,5 @@ def _with_all_models(parties: LocalParties, record: JobRecord, folder: Path) -> 
         if store.has(record.job_id, "model.json"):
             part: Mapping[str, Any] = store.read_json(record.job_id, "model.json")
             report.setdefault("model", {})[one.party.party] = dict(part)
-        if store.has(record.job_id, "status.json"):
-            seconds = store.read_json(record.job_id, "status.json").get("seconds") or {}
-            report["seconds"].setdefault("by_party", {}).setdefault(one.party.party, seconds)
     write_atomically(path, json.dumps(report, indent=2, ensure_ascii=False).encode())
     return report

@@ -83,7 +83,6 @@ def _seconds_by_party(report: Report) -> Iterator[tuple[str, float]]:
     for party, value in (report["seconds"].get("by_party") or {}).items():
         if not isinstance(value, Mapping):
             continue
-        # "total" is how long the party had the job open; the phases are when it computed for it.
-        busy = sum(span for phase, span in value.items() if phase != "total")
+        busy = sum(value.values())
         if busy:
             yield party, float(busy)
