@@ -45,13 +45,14 @@ class World:
 
     Attributes:
         root: Directory of certificates, data and state.
-        policy: Of every party.
+        policy: Of every party that has none of its own in `policies`.
         addresses: Of the parties that run.
         wire: What each running party sent and received, in order.
     """
 
     root: Path
     policy: Mapping[str, Any] = field(default_factory=lambda: {"min_key_bits": KEY_BITS, "min_rows": 1})
+    policies: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     addresses: dict[str, str | None] = field(default_factory=dict)
     wire: dict[str, list[Passage]] = field(default_factory=dict)
 
@@ -79,7 +80,7 @@ class World:
             "peers": {peer: self.addresses.get(peer) for peer in PARTIES if peer != party},
             "state": f"state/{party}",
             "datasets": {"rows": {"source": {"csv": f"{party}.csv"}}} if has_rows else {},
-            "policy": {**self.policy},
+            "policy": {**self.policies.get(party, self.policy)},
             "compute": {"workers": 0},
         }
         path = self.root / f"{party}.yaml"

@@ -1,0 +1,87 @@
+"""A passive party and the key holder, and an active party that the test drives by hand."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from common.crypto.cipher import CipherVector, PaillierCipher, SealedVector, parse_ciphertexts
+from common.crypto.entropy import SystemEntropy
+from common.crypto.paillier import PublicKey
+from common.rpc.pb import he_linear_pb2 as he
+from common.runtime.compute import InProcessExecutor
+from common.runtime.config_job import JobConfig
+from tests.attacks.world import CALL_S, World, opening, turn_of
+
+
+@dataclass
+class ByHand:
+    """Party B as somebody with its certificate may misuse it; speaks with party_a and the coordinator."""
+
+    a: Any
+    c: Any
+    job: JobConfig
+    columns: dict[str, int]
+    cipher: PaillierCipher | None = None
+
+    async def open(self) -> None:
+        """Open the job at both, as the protocol says."""
+        own = self.columns["party_b"]
+        await self.a.OpenJob(opening(self.job, "party_b", "party_a", columns=own), timeout=CALL_S)
+        await self.c.OpenJob(opening(self.job, "party_b", "coordinator", columns=own), timeout=CALL_S)
+
+    async def prepare(self, rows: int) -> None:
+        """Let A prove its plan; fetch the key."""
+        request = he.PrepareRequest(
+            turn=turn_of(self.job), train_rows=rows, columns=self.columns, learning_rate=0.1
+        )
+        await self.a.Prepare(request, timeout=CALL_S)
+        reply = await self.c.GetPublicKey(he.PublicKeyRequest(turn=turn_of(self.job)), timeout=CALL_S)
+        key = PublicKey.from_bytes(reply.modulus, reply.noise_generator)
+        self.cipher = PaillierCipher(key, InProcessExecutor(), SystemEntropy())
+
+    async def scores(self, number: int) -> CipherVector:
+        """Step 1: fetch [[u_A]] of a round."""
+        assert self.cipher is not None
+        key, parts = self.cipher.key, []
+        request = he.ScoresRequest(turn=turn_of(self.job, number))
+        async for chunk in self.a.EncryptScores(request, timeout=CALL_S):
+            parts.append(parse_ciphertexts(chunk.ciphertexts, key, None))
+        return CipherVector.joined(key, parts)
+
+    async def send_residuals(self, number: int, residuals: SealedVector) -> he.RoundApplied:
+        """Step 2: send [[d]] of a round; A has updated its weights when this returns."""
+        message = he.EncryptedResiduals(turn=turn_of(self.job, number), ciphertexts=residuals.to_bytes())
+        applied: he.RoundApplied = await self.a.ApplyResiduals(iter([message]), timeout=CALL_S)
+        return applied
+
+    async def round(self, number: int) -> None:
+        """Conduct a whole round with residuals of 1."""
+        assert self.cipher is not None
+        scores = await self.scores(number)
+        await self.send_residuals(number, self.cipher.seal(scores, [1 << 32] * len(scores)))
+
+    async def partial_scores(self) -> np.ndarray:
+        """Ask for u_A in the clear."""
+        scores: list[float] = []
+        async for chunk in self.a.SendPartialScores(
+            he.PartialScoresRequest(turn=turn_of(self.job)), timeout=CALL_S
+        ):
+            scores += chunk.scores
+        return np.array(scores)
+
+
+@contextlib.asynccontextmanager
+async def by_hand(world: World, job: JobConfig, columns: tuple[int, int]) -> AsyncIterator[ByHand]:
+    """Start the coordinator and party_a, whose table is written already, and dial both as party_b."""
+    declared = dict(zip(("party_a", "party_b"), columns, strict=True))
+    async with (
+        world.running("coordinator", "party_a"),
+        world.dialled("party_a", "party_b") as a,
+        world.dialled("coordinator", "party_b") as c,
+    ):
+        yield ByHand(a, c, job, declared)
