@@ -57,6 +57,7 @@ class PassivePartyForTests(PassivePartyServicer):
         self.failure = failure
         self.attendees: Attendees | None = attendees or Attendees(CALL_S, lambda party: None)
         self.callers: list[str] = []
+        self.prepares = asyncio.Event()
         self.cancelled = asyncio.Event()
 
     async def Greet(self, request: job.Greeting, context: Any) -> job.Greeting:
@@ -69,6 +70,7 @@ class PassivePartyForTests(PassivePartyServicer):
         return job.OpenJobReply(turn=request.turn, rows=442)
 
     async def Prepare(self, request: he.PrepareRequest, context: Any) -> he.PrepareReply:
+        self.prepares.set()
         try:
             await asyncio.Event().wait()
         finally:
