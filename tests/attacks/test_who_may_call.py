@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import AsyncIterator
 from typing import Any
@@ -165,3 +166,15 @@ async def test_what_a_party_says_of_itself_does_not_count_against_its_certificat
             await stub.OpenJob(opening(JOB, "party_b", "party_a"), timeout=CALL_S)
         with pytest.raises(PeerRefused, match="calls itself 'party_b'"):
             await stub.Greet(make_greeting("party_b", "active"), timeout=CALL_S)
+
+
+async def test_a_job_opened_twice_at_the_same_moment_is_opened_once(world: World) -> None:
+    """A second opening would put a fresh state in the place of one that has sent its scores already."""
+    Rows.drawn(40, (4, 3)).write(world)
+    async with by_hand(world, JOB, (4, 4)) as b:
+        request = opening(JOB, "party_b", "party_a")
+        calls = (b.a.OpenJob(request, timeout=CALL_S) for _ in range(3))
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        kept = [answer for answer in answers if not isinstance(answer, BaseException)]
+        assert len({answer.id_nonce for answer in kept}) == 1
+        assert (await b.a.OpenJob(request, timeout=CALL_S)).id_nonce == kept[0].id_nonce
