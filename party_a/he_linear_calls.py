@@ -143,6 +143,7 @@ class LinearCalls:
             "coefficients": role.weights.tolist(),
             "intercept": None,
             "preprocessing": self.design.scaling.to_json(),
+            "notes": list(self.design.notes),
         }
 
     async def leave(self) -> None:

@@ -99,7 +99,7 @@ def _record(outcome: RunOutcome, evaluation: Evaluation) -> RunRecord:
         leaks=he_linear_leaks(job, size),
         models={job.active: _model_part(job, design, outcome.weights)},
         plan=outcome.plan,
-        notes=_notes(design),
+        notes=list(design.notes),
         flows=he_linear_flows(job, size),
         reference_losses={f"{job.active} alone": evaluation.local_objective},
         ended_at=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
@@ -110,10 +110,6 @@ def _model_part(job: JobConfig, design: LinearDesign, weights: Floats) -> ModelP
     intercept = float(weights[-1]) if job.data.intercept else None
     names = design.scaling.features
     return ModelPart(names, weights[: len(names)].tolist(), intercept, design.scaling.to_json())
-
-
-def _notes(design: LinearDesign) -> list[str]:
-    return [f"feature {name} is constant on the training rows" for name in design.scaling.constant]
 
 
 def _intercept(job: JobConfig) -> Intercept:

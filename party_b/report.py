@@ -47,7 +47,7 @@ class ModelPart:
         features: In the order of `coefficients`.
         coefficients: For the features as trained on: standardised ones if `preprocessing` says so.
         intercept: None where the party has none.
-        preprocessing: What `Standardizer.to_json` wrote, None without any.
+        preprocessing: What `Preprocessing.to_json` wrote, None without any.
     """
 
     features: Sequence[str]

@@ -8,9 +8,10 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from common.runtime.config_data import DatasetConfig
 from common.runtime.config_errors import FilePath, Name, Section, require, validated
 from common.runtime.config_job import JobConfig
-from common.runtime.config_party import Compute, DatasetConfig, Deadlines, Policy
+from common.runtime.config_party import Compute, Deadlines, Policy
 from common.runtime.yaml_source import Document, Problem, read_document
 from common.types import Role
 

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 from common.errors import ConfigError
 from common.rpc.addresses import is_loopback, join_address, split_address
 from common.rpc.tls import Security, TlsFiles
+from common.runtime.config_data import DatasetConfig
 from common.runtime.config_errors import (
     MIN_KEY_BITS,
     UNSAFE_TEST_KEYS,
@@ -60,44 +61,6 @@ class TlsConfig(Section):
                 yield Problem((name,), "contradicts `insecure: true`; leave one of them out")
             elif not self.insecure and not present:
                 yield Problem((name,), "is missing; `vfl certs` makes certificates")
-
-
-class IdConfig(Section):
-    """How a cell of the id column becomes an id; ids are text, always."""
-
-    column: str = Field(default="id", min_length=1)
-    strip: bool = True
-    case: Literal["keep", "lower", "upper"] = "keep"
-    unicode: Literal["NFC", "NFKC", "none"] = "NFC"
-
-
-class SourceConfig(Section):
-    """Where the rows of a data set come from."""
-
-    csv: FilePath
-
-
-class DatasetConfig(Section):
-    """One table that jobs may name."""
-
-    source: SourceConfig
-    id: IdConfig = IdConfig()
-    features: Literal["all"] | tuple[str, ...] = "all"
-    types: Literal["numeric"] = "numeric"
-    missing: Literal["error"] = "error"
-
-    @model_validator(mode="after")
-    def _features_once(self) -> Self:
-        require(self._broken())
-        return self
-
-    def _broken(self) -> Iterator[Problem]:
-        if self.features == "all":
-            return
-        for name in sorted({name for name in self.features if self.features.count(name) > 1}):
-            yield Problem(("features",), f'names the column "{name}" more than once')
-        if self.id.column in self.features:
-            yield Problem(("features",), f'"{self.id.column}" is the id column and cannot be a feature')
 
 
 class Policy(Section):

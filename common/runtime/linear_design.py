@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,13 +18,14 @@ from common.crypto.limits import check_features
 from common.crypto.paillier import PublicKey
 from common.crypto.phe_bridge import PheCipher
 from common.crypto.plan import Plan, PlanRequest, prove_ranges
-from common.data.ids import IdRule
-from common.data.preprocess import Standardizer
+from common.data.preprocess import Preprocessing
+from common.data.reading import Label, TableRequest, open_source, read_table
 from common.data.split import BatchSchedule, split_rows
-from common.data.table import Table, read_csv_table
-from common.errors import ConfigError, Refused, RemoteProtocolError
+from common.data.table import Table
+from common.errors import ConfigError, DataError, Refused, RemoteProtocolError
 from common.glm.gradient_descent import GradientStep
 from common.glm.rank_rule import require_rank_margin
+from common.runtime.config_data import DatasetConfig
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
 from common.types import Floats, Ints
@@ -41,10 +42,11 @@ class LinearDesign:
 
     Attributes:
         features: Names of the d columns; the last one is `intercept` where this party has it.
-        matrix: (n, d), all aligned rows in file order, scaled; may be seen by this party alone.
+        matrix: (n, d), all aligned rows, prepared; may be seen by this party alone.
         train: Positions of the training rows in `matrix`.
         test: Positions of the test rows.
         scaling: What was done to the columns, fitted on the training rows.
+        notes: What reading and preparing did, with counts, for this party's own report.
         schedule: Which training rows belong to which round.
         penalties: l2 of each column, (d,).
     """
@@ -53,9 +55,10 @@ class LinearDesign:
     matrix: Floats = field(repr=False)
     train: Ints = field(repr=False)
     test: Ints = field(repr=False)
-    scaling: Standardizer
+    scaling: Preprocessing
     schedule: BatchSchedule
     penalties: Floats
+    notes: tuple[str, ...] = ()
 
     @property
     def columns(self) -> int:
@@ -87,11 +90,8 @@ def read_dataset(own: PartyConfig, job: JobConfig) -> Table:
     dataset = own.datasets.get(job.data.dataset)
     if dataset is None:
         raise Refused(f"{own.party} has no data set called {job.data.dataset!r}")
-    wanted = dataset.features
-    if wanted != "all" and own.role == "active":
-        wanted = (*(name for name in wanted if name != job.data.label), job.data.label)
-    rule = IdRule(**dataset.id.model_dump())
-    table = read_csv_table(dataset.source.csv, job.data.dataset, rule, wanted)
+    label = Label(job.data.label, "numeric", dataset.missing_labels) if own.role == "active" else None
+    table = open_dataset(job.data.dataset, dataset, label)
     if table.rows < own.policy.min_rows:
         raise Refused(
             f"the policy of {own.party} asks for {own.policy.min_rows} rows at least; "
@@ -100,23 +100,32 @@ def read_dataset(own: PartyConfig, job: JobConfig) -> Table:
     return table
 
 
+def open_dataset(name: str, dataset: DatasetConfig, label: Label | None = None) -> Table:
+    """Read a data set as the party file declares it, with the label at the active party.
+
+    Raises:
+        DataError: The source is unreadable, or a cell in it is wrong.
+        ConfigError: What is declared does not fit the columns.
+    """
+    request = TableRequest(name, dataset.id_rule(), dataset.features, dataset.preparation(), label)
+    return read_table(open_source(dataset.source.declared()), request)
+
+
 def plain_design(table: Table, job: JobConfig) -> LinearDesign:
     """Return the design of a party without the intercept's column.
 
     Raises:
         NumericError: A feature is beyond the limits that the plan is proved for.
-        DataError: No row would be left to train on.
+        DataError: No row would be left to train on, or no column.
     """
-    train, test = split_rows(table.rows, job.data.test_fraction, job.data.split_seed)
-    scaling = (
-        Standardizer.fit(table.values[train], table.features)
-        if job.data.standardize
-        else Standardizer.identity(table.features)
-    )
-    matrix = check_features(scaling.apply(table.values), table.features)
-    schedule = BatchSchedule(len(train), job.train.batch_size, job.train.seed)
-    penalties = np.full(len(table.features), job.model.l2)
-    return LinearDesign(table.features, matrix, train, test, scaling, schedule, penalties)
+    design = _design(table, job)
+    if not design.features:
+        raise DataError(
+            f"no column of {table.source} is left: every one is constant on the training rows",
+            where=table.source,
+            advice="bring columns that vary",
+        )
+    return design
 
 
 def design_with_intercept(table: Table, job: JobConfig) -> LinearDesign:
@@ -124,23 +133,38 @@ def design_with_intercept(table: Table, job: JobConfig) -> LinearDesign:
 
     Raises:
         ConfigError: A feature is itself called `intercept`.
+        NumericError, DataError: As `plain_design`.
     """
-    design = plain_design(table, job)
     if not job.data.intercept:
-        return design
+        return plain_design(table, job)
+    design = _design(table, job)
     if INTERCEPT in design.features:
         raise ConfigError(
             f"a feature is called {INTERCEPT!r}, as the intercept is",
             advice="Rename the column, or exclude it.",
         )
+    return replace(
+        design,
+        features=(*design.features, INTERCEPT),
+        matrix=np.column_stack([design.matrix, np.ones(table.rows)]),
+        penalties=np.append(design.penalties, job.model.l2 if job.model.penalize_intercept else 0.0),
+    )
+
+
+def _design(table: Table, job: JobConfig) -> LinearDesign:
+    train, test = split_rows(table.rows, job.data.test_fraction, job.data.split_seed)
+    fitted = Preprocessing.fit(table.take(train), "standardize" if job.data.standardize else "none")
+    prepared = fitted.apply(table)
+    matrix = check_features(prepared.matrix, fitted.features)
     return LinearDesign(
-        (*design.features, INTERCEPT),
-        np.column_stack([design.matrix, np.ones(table.rows)]),
-        design.train,
-        design.test,
-        design.scaling,
-        design.schedule,
-        np.append(design.penalties, job.model.l2 if job.model.penalize_intercept else 0.0),
+        fitted.features,
+        matrix,
+        train,
+        test,
+        fitted,
+        BatchSchedule(len(train), job.train.batch_size, job.train.seed),
+        np.full(len(fitted.features), job.model.l2),
+        (*table.intake.sentences(), *fitted.notes(), *prepared.notes),
     )
 
 

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.data.csv_text import SHOWN_CASES
 from common.data.ids import IdRule
-from common.data.table import Table, read_csv_table
-from common.errors import DataError
+from common.data.reading import read_csv_table
+from common.data.table import Table
+from common.data.wording import SHOWN_CASES
+from common.errors import ConfigError, DataError
 
 # A text that no message may ever contain: it stands for the value of a cell or an id.
 SECRET = "s3cr3t"
@@ -71,6 +72,13 @@ def test_a_gzipped_file_is_read_like_the_file_in_it(tmp_path: Path) -> None:
     assert read_csv_table(path, "ours", IdRule()).ids == ("001",)
 
 
+def test_the_name_of_a_file_does_not_say_whether_it_is_packed(tmp_path: Path) -> None:
+    assert read(tmp_path, gzip.compress(b"id,x\n001,1\n")).ids == ("001",)
+    path = tmp_path / "b.csv.gz"
+    path.write_bytes(b"id,x\n001,1\n")
+    assert read_csv_table(path, "ours", IdRule()).ids == ("001",)
+
+
 def test_a_truncated_gzip_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b"id,x\n" + b"".join(b"%d,1\n" % row for row in range(9000)))[:-9])
@@ -108,14 +116,16 @@ def test_numbers_are_read_to_the_last_bit(
     [
         ("", "empty"),
         ("  ", "empty"),
-        ("NA", "such as NA"),
-        ("nan", "such as NA"),
-        ("?", "such as NA"),
+        ("NA", "'na' for a missing value"),
+        ("nan", "'nan' for a missing value"),
+        ("?", "'?' for a missing value"),
         ("inf", "infinite or too large"),
         ("-Infinity", "infinite or too large"),
         ("1e999", "infinite or too large"),
         ('"3,5"', "decimal comma"),
         ('"1,234.5"', "thousands separators"),
+        ("12 kg", "a number with a unit"),
+        ("12%", "a number with a unit"),
         ("1_000", "text, not a number"),
         ("0x1F", "text, not a number"),
         (SECRET, "text, not a number"),
@@ -147,8 +157,9 @@ def test_all_faulty_columns_are_reported_at_once_with_first_cases_and_counts(tmp
         ("\n\n", "is empty"),
         ("id,x\n", "a header and no rows"),
         ("id,x", "a header and no rows"),
-        ("id;a1;a2\n1;2;3\n", "one column 'id;a1;a2' found"),
-        ("id\ta1\n1\t2\n", "delimiter '\\t'?"),
+        ("id;a1;a2\n1;2;3;4\n", "one column 'id;a1;a2' found"),
+        ("id\ta1\n1\t2\t3\n", "delimiter '\\t'?"),
+        ("sep=;\nid;x\n1;2\n", "Excel's sep= line"),
         ("key,x\n1,2\n", "has no column 'id'"),
         ("ID,x\n1,2\n", "did you mean 'ID'?"),
         ("id\n1\n", "no column besides the id column"),
@@ -159,14 +170,16 @@ def test_all_faulty_columns_are_reported_at_once_with_first_cases_and_counts(tmp
         (f'id,x\n1,"{SECRET}\n2,3\n', "text, not a number: row 1 (line 2)"),
         (f'id,x\n"1,{SECRET}\n2,",3\n', "row 1 (line 2)"),
         (f"id,x\n1,2\n3,{'9' * 5_000_000}\n", "not well-formed CSV"),
-        (b"id,x\n1,2\n\xe4,3\n", "line 3 (the first such line)"),
-        (b"id,\xe4\n1,2\n", "line 1 (the first such line)"),
-        ("id,x\n1,2\n".encode("utf-16"), "UTF-16"),
+        (b"id,x\n\xc3\xa4,2\n\xe4,3\n", "line 3 (the first such line)"),
+        (b"id,x\n\x81,2\n1,3\n", "line 2 (the first such line)"),
+        (b"id,\x81\n1,2\n", "line 1 (the first such line)"),
+        ("id,x\n1,2\n".encode("utf-16-le"), "without a byte order mark"),
         (b"PAR1" + bytes(20), "Parquet"),
         (b"PK\x03\x04" + bytes(20), "Excel"),
-        (gzip.compress(b"id,x\n1,2\n"), "end in .csv.gz"),
+        (b"SQLite format 3\0" + bytes(20), "a SQLite database"),
+        (b"BZh91AY", "bzip2"),
         (f"id,x\n{SECRET},1\n2,2\n{SECRET} ,3\n", "row 3 (line 4) repeats row 1"),
-        ("id,x\n1,1\n ,2\n", "the id is empty in 1 row"),
+        ("id,x\n1,1\n ,2\n", "the id is missing in 1 row"),
     ],
 )
 def test_an_unusable_file_is_refused_with_what_and_where(
@@ -191,7 +204,8 @@ def test_a_file_that_is_not_there_or_is_a_directory_is_refused(tmp_path: Path) -
 
 def test_a_listed_feature_must_exist_and_not_be_the_id(tmp_path: Path) -> None:
     assert "did you mean 'bmi'?" in refusal(tmp_path, "id,bmi,age\n1,2,3\n", ("bmj",))
-    assert "also listed as a feature" in refusal(tmp_path, "id,x\n1,2\n", ("id", "x"))
+    with pytest.raises(ConfigError, match="also listed as a feature"):
+        read(tmp_path, "id,x\n1,2\n", ("id", "x"))
 
 
 def test_a_table_shows_neither_ids_nor_values_when_printed(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from common.data.ids import IdRule
-from common.data.table import read_csv_table
+from common.data.reading import read_csv_table
 from common.runtime.config_job import load_job
 from common.runtime.config_local import LocalConfig, load_local
 from common.runtime.config_party import load_party

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from common.data.ids import IdRule
 from common.data.split import split_rows
-from common.data.table import read_csv_table
+from common.data.reading import read_csv_table
 from common.errors import JobError
 from common.rpc.certs import create_ca, issue, show
 from common.rpc.tls import EXPIRY_WARNING_DAYS

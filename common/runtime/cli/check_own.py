@@ -8,14 +8,14 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from common.data.ids import IdRule
-from common.data.table import read_csv_table
 from common.errors import ColonnadeError
 from common.rpc.addresses import split_address
 from common.rpc.certs import show
 from common.rpc.diagnose import Finding, Route, diagnose
+from common.runtime.config_data import DatasetConfig
 from common.runtime.config_errors import MIN_KEY_BITS
-from common.runtime.config_party import DatasetConfig, PartyConfig
+from common.runtime.config_party import PartyConfig
+from common.runtime.linear_design import open_dataset
 from common.runtime.state import JobStore
 
 # A month is what a company's own CA may take.
@@ -62,14 +62,13 @@ async def check_port(own: PartyConfig) -> list[Finding]:
 
 def _dataset(name: str, dataset: DatasetConfig) -> Finding:
     try:
-        table = read_csv_table(dataset.source.csv, name, IdRule(**dataset.id.model_dump()), dataset.features)
+        table = open_dataset(name, dataset)
     except ColonnadeError as exc:
         return Finding(
             f"data {name}", False, f"{exc.what} ({exc.where})" if exc.where else exc.what, exc.advice
         )
-    return Finding(
-        f"data {name}", True, f"{table.rows} rows, {len(table.features)} columns besides {dataset.id.column}"
-    )
+    detail = f"{table.rows} rows, {len(table.features)} columns besides {dataset.id.column}"
+    return Finding(f"data {name}", True, "; ".join([detail, *table.intake.sentences()]))
 
 
 def _certificate(own: PartyConfig) -> Finding:

@@ -1,0 +1,202 @@
+"""Reads a source into a table: which columns, which rows, and everything that is wrong with them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from common.data.cells import id_texts
+from common.data.columns import CategoryReader, Column, NumericColumn, frozen
+from common.data.csv_source import looks_like_data, no_header, open_csv
+from common.data.ids import IdRule
+from common.data.kept_rows import rows_by_id
+from common.data.numbers import EMPTY, Faults, NumberReader
+from common.data.parquet_source import open_parquet
+from common.data.preparation import ColumnType, Preparation
+from common.data.source import CsvFile, Declared, ParquetFiles, Source
+from common.data.sql_source import open_sql
+from common.data.table import Intake, Table
+from common.data.unfit_cells import unfit_cells
+from common.data.wording import no_such_columns
+from common.errors import ConfigError, DataError
+
+Names: TypeAlias = Literal["all"] | tuple[str, ...]
+Reader: TypeAlias = NumberReader | CategoryReader
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The column that is to be predicted.
+
+    Attributes:
+        name: Its column.
+        kind: `numeric` for regression; a classification reads it as it is written.
+        missing: Whether a row without a label is an error or dropped and counted.
+    """
+
+    name: str
+    kind: ColumnType = "numeric"
+    missing: Literal["error", "drop"] = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class TableRequest:
+    """What is wanted of a source.
+
+    Attributes:
+        dataset: The dataset's name in the party file.
+        id_rule: Which column holds the ids and how a cell becomes an id.
+        features: Columns to read besides id and label; "all" takes every column.
+        preparation: What is declared about the columns.
+        label: Only at the active party.
+    """
+
+    dataset: str
+    id_rule: IdRule = field(default_factory=IdRule)
+    features: Names = "all"
+    preparation: Preparation = field(default_factory=Preparation)
+    label: Label | None = None
+
+    def type_of(self, name: str) -> ColumnType:
+        """Return the type as which a column is read."""
+        if self.label is not None and name == self.label.name:
+            return self.label.kind
+        return self.preparation.type_of(name)
+
+    def missing_of(self, name: str) -> str:
+        """Return what happens to a missing value of a column."""
+        if self.label is not None and name == self.label.name:
+            return self.label.missing
+        return self.preparation.missing_of(name)
+
+
+def open_source(declared: Declared) -> Source:
+    """Open a file or a query and look at its columns.
+
+    Raises:
+        DataError: It cannot be read.
+        ConfigError: Its driver is not installed.
+    """
+    if isinstance(declared, CsvFile):
+        return open_csv(declared)
+    return open_parquet(declared) if isinstance(declared, ParquetFiles) else open_sql(declared)
+
+
+def read_table(source: Source, request: TableRequest) -> Table:
+    """Read ids and columns, batch by batch; only what is asked for is kept in memory.
+
+    Raises:
+        DataError: With source, row and column, and the number of cases; never with the content of a cell
+            or an id.
+        ConfigError: What is declared about the columns does not fit them.
+    """
+    names = chosen_columns(source, request)
+    ids, readers = _read(source, request, names)
+    if not ids:
+        raise DataError(f"{source.label} has no rows", where=source.label, advice="export it again")
+    kept = rows_by_id(source, ids, request.id_rule)
+    columns = {name: _finished(reader) for name, reader in readers.items()}
+    missing = {name: column.missing for name, column in columns.items()}
+    for name in (name for name in names if request.missing_of(name) == "drop"):
+        reason = "without a label" if request.label and name == request.label.name else f"without {name}"
+        kept.drop(missing[name], reason)
+    _require_fit(source, request, readers, {name: kept.among(where) for name, where in missing.items()})
+    positions = kept.positions()
+    if not len(positions):
+        raise DataError(
+            f"no row of {source.label} is left", where=source.label, advice=f"left out: {kept.reasons()}"
+        )
+    whole = len(positions) == len(ids)
+    return Table(
+        request.dataset,
+        source.label,
+        tuple(ids) if whole else tuple(ids[position] for position in positions),
+        names,
+        tuple(columns[name] if whole else columns[name].take(positions) for name in names),
+        request.preparation,
+        Intake(len(ids), kept.dropped, source.notes),
+    )
+
+
+def read_csv_table(path: Path, dataset: str, id_rule: IdRule, features: Names = "all") -> Table:
+    """Read ids and numeric columns of a CSV file, nothing being declared but the ids."""
+    return read_table(open_csv(CsvFile(path)), TableRequest(dataset, id_rule, features))
+
+
+def chosen_columns(source: Source, request: TableRequest) -> tuple[str, ...]:
+    """Return the columns to be read besides the id, the label last when features are listed.
+
+    Raises:
+        DataError: One of them does not exist, or there is none.
+        ConfigError: What is declared about the columns does not fit them.
+    """
+    id_column, label = request.id_rule.column, request.label
+    if id_column not in source.columns:
+        if looks_like_data(source.columns):
+            raise no_header(Path(source.label))
+        raise no_such_columns(source.label, [id_column], source.columns)
+    names = tuple(name for name in source.columns if name != id_column)
+    if request.features != "all":
+        listed = [name for name in request.features if label is None or name != label.name]
+        names = tuple(dict.fromkeys([*listed, *([label.name] if label else [])]))
+    wanted = [*names, *([label.name] if label else [])]
+    absent = [name for name in dict.fromkeys(wanted) if name not in source.columns]
+    if absent:
+        raise no_such_columns(source.label, absent, source.columns)
+    for role, clash in (("listed as a feature", names), ("the label", wanted)):
+        if id_column in clash:
+            raise ConfigError(f"the id column {id_column!r} is also {role}", where=source.label)
+    if not names:
+        raise DataError(
+            f"{source.label} has no column besides the id column {id_column!r}",
+            where=f"{source.label}, header",
+        )
+    features = [name for name in names if label is None or name != label.name]
+    request.preparation.check(source.label, features, source.columns)
+    return names
+
+
+def _read(
+    source: Source, request: TableRequest, names: tuple[str, ...]
+) -> tuple[list[str], dict[str, Reader]]:
+    rule, ids = request.id_rule, list[str]()
+    readers = {name: _reader(source, request, name) for name in names}
+    where = f"{source.label}, column {rule.column!r}"
+    for batch in source.batches([rule.column, *names]):
+        ids += map(rule.canonical, id_texts(batch.column(0), where))
+        for at, name in enumerate(names, start=1):
+            readers[name].read(batch.column(at))
+    return ids, readers
+
+
+def _reader(source: Source, request: TableRequest, name: str) -> Reader:
+    if request.type_of(name) == "categorical":
+        return CategoryReader(f"{source.label}, column {name!r}")
+    return NumberReader(request.preparation.missing_values, request.preparation.decimal)
+
+
+def _finished(reader: Reader) -> Column:
+    return reader.column() if isinstance(reader, CategoryReader) else NumericColumn(frozen(reader.values()))
+
+
+def _require_fit(
+    source: Source,
+    request: TableRequest,
+    readers: Mapping[str, Reader],
+    missing: Mapping[str, npt.NDArray[np.intp]],
+) -> None:
+    """Refuse cells that are no numbers, and missing ones where that is an error."""
+    faults: dict[str, Faults] = {}
+    for name, reader in readers.items():
+        column = reader.faults if isinstance(reader, NumberReader) else Faults()
+        if request.missing_of(name) == "error" and len(missing[name]):
+            column.add(EMPTY, (missing[name] + 1).tolist())
+        if column.total:
+            faults[name] = column
+    if faults:
+        raise unfit_cells(source, faults)

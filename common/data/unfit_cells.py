@@ -1,0 +1,51 @@
+"""The error for cells that cannot serve: which columns, which rows, what kind, and what to declare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from common.data.numbers import EMPTY, MARKER_SUFFIX, OTHER_DECIMAL, TEXT, Faults
+from common.data.source import Source
+from common.data.wording import SHOWN_CASES, counted, listed
+from common.errors import DataError
+
+
+def unfit_cells(source: Source, faults: Mapping[str, Faults]) -> DataError:
+    """Return one error for all columns."""
+    total = sum(column.total for column in faults.values())
+    first = dict(list(faults.items())[:SHOWN_CASES])
+    rows = sorted({row for column in first.values() for rows in column.first.values() for row in rows})
+    places = source.locate(rows)
+    shown = [f"column {name!r}: {_described(places, column)}" for name, column in first.items()]
+    more = f"; and {len(faults) - SHOWN_CASES} more columns" if len(faults) > SHOWN_CASES else ""
+    named = ", ".join(repr(name) for name in first)
+    return DataError(
+        f"{source.label}: {counted(total, 'cell')} in {counted(len(faults), 'column')} "
+        f"({named}{', …' if more else ''}) cannot serve as they are",
+        where=f"{source.label}, {'; '.join(shown)}{more}",
+        advice=_advice(faults),
+    )
+
+
+def _described(places: Mapping[int, str], column: Faults) -> str:
+    return "; ".join(
+        f"{fault}: {listed([places[row] for row in rows], column.counts[fault])}"
+        for fault, rows in column.first.items()
+    )
+
+
+def _advice(faults: Mapping[str, Faults]) -> str:
+    kinds = {fault for column in faults.values() for fault in column.counts}
+    advice = ["mend these cells, or list only usable columns under the dataset's features"]
+    markers = sorted(kind.removesuffix(MARKER_SUFFIX) for kind in kinds if kind.endswith(MARKER_SUFFIX))
+    if markers:
+        advice.append(f'declare missing_values: ["", {", ".join(markers)}] and a rule under missing')
+    elif EMPTY in kinds:
+        advice.append("declare a rule under missing, such as mean or drop")
+    if OTHER_DECIMAL[","] in kinds:
+        advice.append('declare decimal: "," under source')
+    texts = [name for name, column in faults.items() if TEXT in column.counts]
+    if texts:
+        shown = ", ".join(f"{name}: categorical" for name in texts[:SHOWN_CASES])
+        advice.append(f"declare types: {{{shown}}} if these are categories")
+    return "; or ".join(advice)
