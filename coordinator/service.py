@@ -86,6 +86,8 @@ class _Servicer(CoordinatorServicer):
             agreement = Agreement(job.active, job.passive, job.train.max_rounds, job.train.loss_every)
             hosted = self._host.add(request, job, KeyHolder(agreement))
         hosted.state.open(party, request.columns)
+        # Not before: another party may still be reading its data, for longer than anybody may be gone.
+        hosted.attendees.expect((party,))
         if not hosted.state.missing and not hosted.state.has_key:
             # Half a second at 2048 bits, in a thread so that other jobs go on.
             watch = self._watches[hosted.job_id]

@@ -98,6 +98,7 @@ class _Servicer(PassivePartyServicer):
         coordinator = CoordinatorClient(self._own, job, request.turn, self._wiretap)
         calls = LinearCalls(self._own.party, job, design, coordinator, self._executor)
         hosted = self._host.add(request, job, calls)
+        hosted.attendees.expect((party,))
         hosted.state.opened = asyncio.ensure_future(self._join(hosted, reply))
         return await asyncio.shield(hosted.state.opened)
 

@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from common.crypto.entropy import SystemEntropy
 from common.crypto.fixed_point import FixedPoint
@@ -39,6 +40,8 @@ from party_b.passive_client import PassiveClient
 from party_b.rounds import Rounds
 
 log = logging.getLogger("vfl.party_b")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +106,15 @@ class _Conductor:
         self._passive = [PassiveClient(name, *arguments) for name in self._job.passive]
         self._coordinator = CoordinatorClient(*arguments)
         self._peers: tuple[PassiveClient | CoordinatorClient, ...] = (*self._passive, self._coordinator)
+        self._attending: list[asyncio.Task[None]] = []
+        self._lost: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._seconds: dict[str, float] = {}
         self._watch = Stopwatch()
         active.traffic = self._traffic
 
     async def run(self) -> None:
         """Open, prepare, train, measure, close, report."""
-        with self._timed("opening"):
-            opened = await self._open()
-        # From here on every party is watched: if one is lost, the work is dropped and the loss reported.
-        trained, scores = await self._while_present(self._train_and_measure(opened))
+        opened, trained, scores = await self._while_present(self._open_and_train())
         with self._timed("closing"):
             model = own_model(self._active.job_id, self._job, opened.design, trained.role.weights)
             self._tools.store.write_json(self._active.job_id, "model.json", model)
@@ -160,8 +162,14 @@ class _Conductor:
         table = await asyncio.to_thread(read_dataset, own, job)
         labels, features = table.column(job.data.label), table.without(job.data.label)
         design = await asyncio.to_thread(design_with_intercept, features, job)
-        replies = await asyncio.gather(*(client.open_job(table, design.columns) for client in self._passive))
+        opening = [asyncio.ensure_future(self._open_at(client, table, design)) for client in self._passive]
+        try:
+            replies = await asyncio.gather(*opening)
+        finally:
+            for task in opening:
+                task.cancel()
         await self._coordinator.open_job(design.columns)
+        self._attend(self._coordinator)
         named = dict(zip(job.passive, replies, strict=True))
         curvatures = {name: reply.curvature for name, reply in named.items()}
         return _Opened(
@@ -172,6 +180,16 @@ class _Conductor:
             {name: reply.rows for name, reply in named.items()} | {own.party: table.rows},
             step_size(job, curvatures | {own.party: design.curvature()}),
         )
+
+    async def _open_at(self, client: PassiveClient, table: Table, design: LinearDesign) -> pb.OpenJobReply:
+        reply = await client.open_job(table, design.columns)
+        self._attend(client)
+        return reply
+
+    async def _open_and_train(self) -> tuple[_Opened, _Trained, Floats]:
+        with self._timed("opening"):
+            opened = await self._open()
+        return opened, *await self._train_and_measure(opened)
 
     async def _train_and_measure(self, opened: _Opened) -> tuple[_Trained, Floats]:
         with self._timed("preparing"):
@@ -229,22 +247,32 @@ class _Conductor:
         replies = await asyncio.gather(*(peer.close_job(request) for peer in self._peers))
         return {peer.name: reply for peer, reply in zip(self._peers, replies, strict=True)}
 
-    async def _while_present(
-        self, work: Coroutine[None, None, tuple[_Trained, Floats]]
-    ) -> tuple[_Trained, Floats]:
-        """Do the work while every peer is present; end it with the error of the first that is not."""
+    async def _while_present(self, work: Coroutine[None, None, T]) -> T:
+        """Do the work while every party that has opened the job is present; end it with the first loss."""
         main = asyncio.ensure_future(work)
-        watching = [asyncio.ensure_future(peer.attend()) for peer in self._peers]
         try:
-            await asyncio.wait({main, *watching}, return_when=asyncio.FIRST_COMPLETED)
-            for lost in watching:
-                if lost.done() and not main.done():
-                    lost.result()
+            either: set[asyncio.Future[Any]] = {main, self._lost}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if self._lost.done() and not main.done():
+                raise self._lost.result()
             return await main
         finally:
-            for task in (main, *watching):
-                task.cancel()
-            await asyncio.gather(main, *watching, return_exceptions=True)
+            main.cancel()
+            await asyncio.gather(main, return_exceptions=True)
+            for attending in self._attending:
+                attending.cancel()
+            await asyncio.gather(*self._attending, return_exceptions=True)
+
+    def _attend(self, peer: PassiveClient | CoordinatorClient) -> None:
+        """Be present at a party from its opening on, because its clock for us runs from then on."""
+        attending = asyncio.ensure_future(peer.attend())
+        attending.add_done_callback(self._on_absence)
+        self._attending.append(attending)
+
+    def _on_absence(self, attending: asyncio.Task[None]) -> None:
+        cause = None if attending.cancelled() else attending.exception()
+        if cause is not None and not self._lost.done():
+            self._lost.set_result(cause)
 
     def _traffic(self) -> tuple[int, int]:
         totals = self._tools.wiretap.totals(self._active.job_id)

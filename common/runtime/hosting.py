@@ -101,7 +101,7 @@ class JobHost(Generic[State]):
         return job
 
     def add(self, request: pb.OpenJobRequest, job: JobConfig, state: State) -> HostedJob[State]:
-        """Open a job that was admitted."""
+        """Open a job that was admitted; nobody is expected to be present in it yet."""
         if len(self._jobs) >= MAX_OPEN_JOBS:
             raise Refused(f"{self._own.party} has {MAX_OPEN_JOBS} open jobs, and takes no more at a time")
         job_id = request.turn.job_id
@@ -109,7 +109,6 @@ class JobHost(Generic[State]):
             # Opened twice at the same moment, it would lose the state of the first opening.
             raise Refused("a job of this id is open or has ended here; submit it again under a new one")
         attendees = Attendees(self._own.deadlines.peer_s, lambda party: self._vanished(job_id, party))
-        attendees.expect(self._callers(job))
         hosted = HostedJob(job_id, request.turn.job_digest, job, state, attendees)
         self._jobs[job_id] = hosted
         log.info("job %s opened by %s", job_id, job.active)
