@@ -51,7 +51,7 @@ def _default(key: str, value: object) -> str:
     if key in DERIVED:
         return DERIVED[key]
     if isinstance(value, tuple):
-        return f"`[{', '.join(value)}]`"
+        return f"`[{', '.join(item or json.dumps(item) for item in value)}]`"
     if isinstance(value, float) and value == int(value):
         value = int(value)
     return f"`{value if isinstance(value, str) else json.dumps(value)}`"
