@@ -144,8 +144,11 @@ class _Conductor:
         request = pb.CloseJobRequest(
             turn=in_round(self._turn, self._active.rounds), outcome=outcome, reason=reason
         )
-        closing = (peer.close_job(request) for peer in self._peers)
+        closing = (client.close_job(request) for client in self._passive)
         replies = await asyncio.gather(*closing, return_exceptions=True)
+        # The coordinator last, here and in `_close`: whoever is present there would hear of the end from it
+        # before it hears from us, and take it for a failure of its own.
+        replies += await asyncio.gather(self._coordinator.close_job(request), return_exceptions=True)
         for peer, reply in zip(self._peers, replies, strict=True):
             if isinstance(reply, BaseException):
                 log.info("job %s: %s was not told that it ended: %s", self._active.job_id, peer.name, reply)
@@ -244,7 +247,8 @@ class _Conductor:
     async def _close(self, rounds: int) -> dict[str, pb.CloseJobReply]:
         await self._active.enter("closing", "closing the job")
         request = pb.CloseJobRequest(turn=in_round(self._turn, rounds), outcome=pb.FINISHED)
-        replies = await asyncio.gather(*(peer.close_job(request) for peer in self._peers))
+        replies = await asyncio.gather(*(client.close_job(request) for client in self._passive))
+        replies.append(await self._coordinator.close_job(request))
         return {peer.name: reply for peer, reply in zip(self._peers, replies, strict=True)}
 
     async def _while_present(self, work: Coroutine[None, None, T]) -> T:

@@ -147,9 +147,15 @@ class JobHost(Generic[State]):
             yield presence
 
     async def close(self, request: pb.CloseJobRequest, caller: str) -> pb.CloseJobReply:
-        """Answer the CloseJob call; a repeated one gets the same answer."""
+        """Answer the CloseJob call; a repeated one gets the same answer.
+
+        Raises:
+            UnknownJob: The job cannot finish any more: it has ended here in another way.
+        """
         ended = self._ended.get(request.turn.job_id)
         if ended is not None and caller in ended.callers:
+            if request.outcome == pb.FINISHED != ended.ending.outcome:
+                raise self._unknown(request.turn.job_id, caller)
             return await asyncio.shield(ended.reply)
         hosted = self.find(request.turn, caller)
         return await self.end(hosted, Ending(request.outcome, request.reason, request.turn.round))
