@@ -1,0 +1,89 @@
+"""Every YAML file in configs/ runs as it stands, but for its key size and its ports."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.parties import Federation, Party, vfl
+
+pytestmark = pytest.mark.e2e
+
+CONFIGS = Path(str(importlib.resources.files("configs")))
+LOCAL = ("demo.yaml", "local_reference.yaml", "minibatch.yaml")
+WALKTHROUGH = ("coordinator.yaml", "party_a.yaml", "party_b.yaml", "job.yaml")  # in the order of starting
+KEY_BITS = 512
+
+
+def test_no_example_is_left_out():
+    assert {path.name for path in CONFIGS.glob("*.yaml")} == {*LOCAL, *WALKTHROUGH}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a copy of the examples."""
+    return shutil.copytree(CONFIGS, tmp_path / "configs")
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_a_local_example_runs_all_parties_and_reports(folder, name):
+    settings = yaml.safe_load((folder / name).read_text())
+    settings["job"]["crypto"]["key_bits"] = KEY_BITS
+    for one in settings["parties"]:
+        one |= {"policy": {"min_key_bits": KEY_BITS}, "compute": {"workers": 0}}
+    (folder / name).write_text(yaml.safe_dump(settings))
+    result = vfl("local", "-c", str(folder / name), "--out", str(folder / "out"))
+    assert result.returncode == 0, result.stderr
+    assert "Traceback" not in result.stderr
+    report = json.loads((folder / "out" / "report.json").read_text())
+    assert set(report["model"]) >= {"party_a", "party_b"}
+    assert report["rows"]["test"] == 133
+    assert len((folder / "out" / "predictions_test.csv").read_text().splitlines()) == 134
+    assert (folder / "out" / "report.html").stat().st_size > 10_000
+
+
+def test_the_walkthrough_of_three_shells_works_as_written(folder):
+    assert vfl("certs", "init", str(folder / "certs")).returncode == 0
+    parties = {}
+    for name in WALKTHROUGH[:3]:
+        settings = yaml.safe_load((folder / name).read_text())
+        addresses = {peer: parties[peer].address for peer, address in settings["peers"].items() if address}
+        settings |= {
+            "peers": settings["peers"] | addresses,
+            "listen": "127.0.0.1:0",
+            "compute": {"workers": 0},
+        }
+        if (
+            settings["role"] != "active"
+        ):  # For B's own jobs its policy does not matter, and `vfl check` wants a good one.
+            settings["policy"]["min_key_bits"] = KEY_BITS
+        parties[settings["party"]] = Party(settings, folder)
+        parties[settings["party"]].start()
+    try:
+        train_by_the_files(Federation(folder, parties))
+    finally:
+        for one in parties.values():
+            one.send(signal.SIGTERM)
+        assert [one.ended() for one in parties.values()] == [0, 0, 0]
+
+
+def train_by_the_files(federation):
+    """Check and train with the example job; what `vfl` says on the way must be good news."""
+    path = federation.folder / "job.yaml"
+    path.write_text(path.read_text().replace("key_bits: 2048", f"key_bits: {KEY_BITS}"))
+    checked = vfl("check", "-c", str(federation.party_file), "-c", str(path))
+    assert checked.returncode == 0, checked.stdout
+    assert "the same 442 ids in the same order" in checked.stdout
+    out = federation.folder / "out"
+    trained = federation.vfl("train", "-c", str(path), "--out", str(out))
+    assert trained.returncode == 0, trained.stderr
+    assert json.loads((out / "report.json").read_text())["metrics"]["test"]["r2"] > 0.3
+    listed = federation.vfl("jobs")
+    assert "diabetes-ridge" in listed.stdout
+    assert "finished" in listed.stdout
