@@ -10,8 +10,17 @@ from typing import TypeVar
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
+# For executors that do not say how many workers they have: most machines have more cores, none has fewer.
+_WORKERS_UNKNOWN = 2
+
 # Enough to keep some dozens of workers busy, few enough that memory does not grow with the input.
 _IN_FLIGHT = 32
+
+
+def worker_count(executor: Executor) -> int:
+    """Return how many tasks the executor works on at the same time, by its own attribute `workers`."""
+    workers: int = getattr(executor, "workers", _WORKERS_UNKNOWN)
+    return max(1, workers)
 
 
 def in_order(

@@ -18,6 +18,8 @@ T = TypeVar("T")
 class InProcessExecutor(Executor):
     """Computes at once, in the caller's thread: for tests and for machines with one core."""
 
+    workers = 1
+
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Return a future that is done already."""
         future: Future[T] = Future()

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 
+import gmpy2
 import numpy as np
 import pytest
+from gmpy2 import mpz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.crypto import halved as halved_module
 from common.crypto import multiexp
 from common.crypto.cipher import CipherVector, PaillierCipher
 from common.crypto.entropy import SeededEntropy
-from common.crypto.multiexp import best_window, signed_digits
+from common.crypto.halved import Halved, halve
+from common.crypto.multiexp import best_window, signed_digits, transposed_powers
 from common.errors import LocalProtocolError
+from common.runtime.compute import InProcessExecutor
 from coordinator.private_key import PrivateKey
 
 
@@ -24,6 +29,12 @@ def naive(cipher: PaillierCipher, matrix: np.ndarray, vector: CipherVector) -> l
         for column, exponent in enumerate(row):
             products[column] = products[column] * pow(ciphertext, int(exponent), modulus) % modulus
     return products
+
+
+def by_buckets(cipher: PaillierCipher, matrix: np.ndarray, vector: CipherVector) -> list[int]:
+    """Take the bucket method for a few rows too, where the cipher would choose another one."""
+    squared = cipher.key.modulus_squared.to_bytes(cipher.key.ciphertext_bytes, "big")
+    return transposed_powers(cipher._executor, matrix, vector._content, squared)
 
 
 def matrices(rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -56,7 +67,9 @@ def matrices(rng: np.random.Generator) -> dict[str, np.ndarray]:
 def test_buckets_equal_the_naive_product(name: str, cipher: PaillierCipher) -> None:
     matrix = matrices(np.random.default_rng(0))[name]
     vector = cipher.encrypt(list(range(-3, len(matrix) - 3))).opened()
-    assert cipher.transposed_product(matrix, vector).ciphertexts() == naive(cipher, matrix, vector)
+    expected = naive(cipher, matrix, vector)
+    assert by_buckets(cipher, matrix, vector) == expected
+    assert cipher.transposed_product(matrix, vector).ciphertexts() == expected
 
 
 @given(data=st.data(), rows=st.integers(1, 8), columns=st.integers(1, 3))
@@ -76,15 +89,29 @@ def test_decrypted_products_are_integer_products(
 
 
 @pytest.mark.parametrize("rows", [3, 4, 5, 8, 11])
-@pytest.mark.parametrize("group", [1, 2, 3, 100])
+@pytest.mark.parametrize("workers", [1, 2, 3, 100])
 def test_blocks_of_rows_and_groups_of_columns_come_together(
-    rows: int, group: int, cipher: PaillierCipher, threads: Executor, monkeypatch: pytest.MonkeyPatch
+    rows: int, workers: int, private_key: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(multiexp, "_ROW_BLOCK", 4)
-    monkeypatch.setattr(multiexp, "_TASK_ELEMENTS", group * min(rows, 4))
+    monkeypatch.setattr(multiexp, "_TASK_ELEMENTS", 2)
+    executor = InProcessExecutor()
+    executor.workers = workers
+    cipher = PaillierCipher(private_key.public, executor, SeededEntropy(b"blocks"))
     matrix = np.random.default_rng(rows).integers(-50, 50, (rows, 5))
     vector = cipher.encrypt(list(range(rows))).opened()
-    assert cipher.transposed_product(matrix, vector).ciphertexts() == naive(cipher, matrix, vector)
+    assert by_buckets(cipher, matrix, vector) == naive(cipher, matrix, vector)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 309, 8192, 8193, 100_000])
+@pytest.mark.parametrize("columns", [1, 3, 40])
+@pytest.mark.parametrize("workers", [1, 2, 16])
+def test_shares_cover_the_matrix_and_keep_every_worker_busy(rows: int, columns: int, workers: int) -> None:
+    block, group = multiexp._shares(rows, columns, 30, workers)
+    tasks = -(-rows // block) * -(-columns // group)
+    assert 1 <= block <= multiexp._ROW_BLOCK
+    assert 1 <= group <= columns
+    assert tasks >= min(workers, columns, rows * columns // multiexp._TASK_ELEMENTS)
 
 
 def test_worker_processes_give_the_same_product(
@@ -117,47 +144,94 @@ def test_shapes_and_types_that_do_not_fit_are_refused(cipher: PaillierCipher) ->
 
 @given(
     st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20),
-    st.integers(2, 14),
+    st.integers(1, 14),
 )
 def test_signed_digits_add_up_and_stay_in_their_window(values: list[int], window: int) -> None:
     digits = signed_digits(np.array(values, dtype=np.int64), window)
-    sums = [sum(int(d) << (window * t) for t, d in enumerate(column)) for column in digits.T]
-    assert sums == values or (not digits.size and not any(values))
-    if digits.size:
-        assert digits.min() >= -(1 << (window - 1))
-        assert digits.max() < 1 << (window - 1)
+    assert [sum(int(d) << (window * t) for t, d in enumerate(column)) for column in digits.T] == values
+    longest = max(abs(value).bit_length() for value in values)
+    assert len(digits) == -(-longest // window)
+    for position in digits[:-1]:
+        assert position.min() >= -(1 << (window - 1))
+        assert position.max() < 1 << (window - 1)
+    assert np.abs(digits).max(initial=0) <= 1 << window
 
 
 def test_windows_grow_with_the_rows_and_fit_int16() -> None:
-    windows = [best_window(rows, 40) for rows in (1, 10, 100, 1_000, 10_000, 10_000_000)]
+    windows = [best_window(rows, 42) for rows in (1, 10, 100, 1_000, 10_000, 10_000_000)]
     assert windows == sorted(windows)
-    assert windows[0] >= 2
+    assert windows[0] >= 1
     assert windows[-1] <= 14
 
 
-class _Visited(list[int]):
-    """A list that notes which of its entries are used; each use is one product."""
+class _Counted:
+    """A number that counts the products it takes part in."""
 
-    def __init__(self, values: range) -> None:
-        super().__init__(values)
-        self.visits: list[int] = []
+    products = 0
 
-    def __getitem__(self, row: int) -> int:  # type: ignore[override]
-        self.visits.append(row)
-        return super().__getitem__(row)
+    def __init__(self, value: int) -> None:
+        self.value = value
 
+    def __mul__(self, other: _Counted) -> _Counted:
+        _Counted.products += 1
+        return _Counted(self.value * other.value)
 
-def test_a_row_costs_one_product_for_each_digit_that_is_not_zero() -> None:
-    bases = _Visited(range(2, 102))
-    column = np.array([0, 1] * 50, dtype=np.int64) << 32
-    for position in signed_digits(column, 6):
-        multiexp._buckets(bases, position, 32, (1 << 61) - 1)
-    assert bases.visits == list(range(1, 100, 2))
+    def __mod__(self, modulus: int) -> _Counted:
+        return _Counted(self.value % modulus)
 
 
-def test_a_pass_takes_one_inversion(cipher: PaillierCipher, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_costs_less_than_one_product_for_each_digit_that_is_not_zero(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_Counted, "products", 0)
+    modulus = (1 << 61) - 1
+    bases = [_Counted(value) for value in range(2, 402)]
+    digits = np.array([0, 1, -2, 3] * 50, dtype=np.int16)
+    buckets = multiexp._buckets(bases, digits, modulus)
+    assert [size for size, _ in buckets] == [3, 2, 1]
+    expected = 1
+    for row in range(1, 200, 4):
+        expected = expected * (row + 2) % modulus
+    assert buckets[-1][1].value % modulus == expected
+    assert _Counted.products == 3 * 49
+
+
+@pytest.mark.parametrize("values", [[0, 1], [-5, 7], [1, 2, 3, 4], [3]])
+def test_a_column_with_few_values_costs_one_product_a_row(
+    values: list[int], cipher: PaillierCipher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    column = np.random.default_rng(3).choice(np.array(values) * (2**31 - 1), (400, 1))
+    vector = cipher.encrypt(list(range(400))).opened()
+    expected = naive(cipher, column, vector)
+    buckets = multiexp._bucket_power
+    lengths = []
+
+    def counted(rows: Halved, exponents: np.ndarray, bits: int) -> mpz:
+        lengths.append(len(rows))
+        return buckets(rows, exponents, bits)
+
+    monkeypatch.setattr(multiexp, "_bucket_power", counted)
+    assert by_buckets(cipher, column, vector) == expected
+    assert lengths == [len(set(column.flat) - {0})]
+
+
+@given(numbers=st.lists(st.integers(1, 2**512), min_size=1, max_size=6))
+def test_halved_ciphertexts_are_the_ciphertexts(numbers: list[int], private_key: PrivateKey) -> None:
+    key = private_key.public
+    ciphertexts = [mpz(number % key.modulus_squared) for number in numbers]
+    if any(gmpy2.gcd(ciphertext, key.modulus) != 1 for ciphertext in ciphertexts):
+        return
+    halved = halve(ciphertexts, mpz(key.modulus))
+    for row, ciphertext in enumerate(ciphertexts):
+        assert halved.units[row] < key.modulus
+        assert halved.whole(halved.units[row], halved.shares[row]) == ciphertext
+        inverse = halved.whole(halved.inverses[row], -halved.carries[row] - halved.shares[row])
+        assert inverse * ciphertext % key.modulus_squared == 1
+
+
+def test_a_task_takes_one_inversion(cipher: PaillierCipher, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    invert = multiexp.gmpy2.invert
+    invert = halved_module.gmpy2.invert
 
     class Gmpy2:
         @staticmethod
@@ -165,7 +239,7 @@ def test_a_pass_takes_one_inversion(cipher: PaillierCipher, monkeypatch: pytest.
             calls.append(1)
             return invert(value, modulus)
 
-    monkeypatch.setattr(multiexp, "gmpy2", Gmpy2)
-    vector = cipher.encrypt([1, 2, 3]).opened()
-    cipher.transposed_product(np.array([[1, -1, 5], [-7, 2, -3], [4, -9, 0]]), vector)
+    monkeypatch.setattr(halved_module, "gmpy2", Gmpy2)
+    matrix = np.random.default_rng(1).integers(-(2**20), 2**20, (60, 3))
+    by_buckets(cipher, matrix, cipher.encrypt(list(range(60))).opened())
     assert len(calls) == 1
