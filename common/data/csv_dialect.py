@@ -58,8 +58,8 @@ def dialect_of(declared: CsvFile) -> Dialect:
         DataError: It is no text at all.
     """
     path, notes = declared.path, []
-    refuse_foreign(path)
     encoding = declared.encoding
+    _refuse_foreign(path, encoding)
     if encoding == AUTO:
         encoding = _found_encoding(path)
         if encoding != "utf-8":
@@ -91,12 +91,8 @@ def records(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
             begin = reader.line_num + 1
 
 
-def refuse_foreign(path: Path) -> None:
-    """Refuse a file that is something else than text.
-
-    Raises:
-        DataError: Names what it is.
-    """
+def _refuse_foreign(path: Path, encoding: str) -> None:
+    """Refuse a file that is something else than text in this encoding."""
     with open_binary(path) as stream:
         start = stream.read(64)
     for mark, (kind, advice) in _FOREIGN.items():
@@ -108,7 +104,8 @@ def refuse_foreign(path: Path) -> None:
             where=f"{path}, line 1",
             advice="remove that line; the delimiter may be declared under source",
         )
-    if b"\0" in start and not start.startswith(tuple(_MARKS)):
+    wide = encoding.startswith(("utf-16", "utf-32")) or start.startswith(tuple(_MARKS))
+    if b"\0" in start and not wide:
         raise DataError(
             f"{path} holds zero bytes: it is UTF-16 without a byte order mark, or no text",
             where=str(path),

@@ -31,7 +31,7 @@ MARKERS = frozenset(
 )
 _PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
-_OTHER_MARK = re.compile(r"[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
+_OTHER_MARK = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
 _THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}([,.' \u00a0\u202f][0-9]{3})+([.,][0-9]+)?")
 _SWAPPED = str.maketrans(",.", ".,")
 _UNIT = re.compile(r"[+-]?[0-9.,]+\s?(%|[€$£]|[A-Za-z]{1,3})|[€$£]\s?[+-]?[0-9.,]+")

@@ -207,6 +207,8 @@ def _fit_number(
     elif scale == "minmax" and varies:
         ranger = MinMaxScaler().fit(values)
         shift, width = float(ranger.data_min_[0]), float(ranger.data_range_[0])
+        # Below some 1e-15 it does not divide by the range either.
+        varies = not (float(ranger.scale_[0]) == 1.0 and width != 1.0)
     return FittedNumber(name, rule, fill, shift, width), varies
 
 

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from common.data.cells import id_texts
-from common.data.columns import CategoryReader, Column, NumericColumn, frozen
+from common.data.columns import CategoricalColumn, CategoryReader, Column, NumericColumn, frozen
 from common.data.csv_source import looks_like_data, no_header, open_csv
 from common.data.ids import IdRule
 from common.data.kept_rows import rows_by_id
+from common.data.label_column import zero_one_labels
 from common.data.numbers import EMPTY, Faults, NumberReader
 from common.data.parquet_source import open_parquet
 from common.data.preparation import ColumnType, Preparation
@@ -35,13 +36,19 @@ class Label:
 
     Attributes:
         name: Its column.
-        kind: `numeric` for regression; a classification reads it as it is written.
         missing: Whether a row without a label is an error or dropped and counted.
+        positive: Of a label with two values, the one that counts as 1, the other as 0; None takes the label
+            as the number that it is.
     """
 
     name: str
-    kind: ColumnType = "numeric"
     missing: Literal["error", "drop"] = "error"
+    positive: str | None = None
+
+    @property
+    def kind(self) -> ColumnType:
+        """The type as which the column is read."""
+        return "numeric" if self.positive is None else "categorical"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,7 @@ def read_table(source: Source, request: TableRequest) -> Table:
         raise DataError(f"{source.label} has no rows", where=source.label, advice="export it again")
     kept = rows_by_id(source, ids, request.id_rule)
     columns = {name: _finished(reader) for name, reader in readers.items()}
+    notes = [*source.notes, *_settle_label(source, request.label, columns)]
     missing = {name: column.missing for name, column in columns.items()}
     for name in (name for name in names if request.missing_of(name) == "drop"):
         reason = "without a label" if request.label and name == request.label.name else f"without {name}"
@@ -119,7 +127,7 @@ def read_table(source: Source, request: TableRequest) -> Table:
         names,
         tuple(columns[name] if whole else columns[name].take(positions) for name in names),
         request.preparation,
-        Intake(len(ids), kept.dropped, source.notes),
+        Intake(len(ids), kept.dropped, tuple(notes)),
     )
 
 
@@ -182,6 +190,17 @@ def _reader(source: Source, request: TableRequest, name: str) -> Reader:
 
 def _finished(reader: Reader) -> Column:
     return reader.column() if isinstance(reader, CategoryReader) else NumericColumn(frozen(reader.values()))
+
+
+def _settle_label(source: Source, label: Label | None, columns: dict[str, Column]) -> list[str]:
+    """Turn a label of two texts into numbers; return the note about it."""
+    if label is None or label.positive is None:
+        return []
+    column = columns[label.name]
+    if not isinstance(column, CategoricalColumn):
+        return []
+    columns[label.name], note = zero_one_labels(column, label.name, label.positive, source.label)
+    return [note]
 
 
 def _require_fit(

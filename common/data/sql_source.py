@@ -6,12 +6,12 @@ import importlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -94,7 +94,11 @@ def _columns(declared: SqlQuery, label: str) -> tuple[str, ...]:
         with _answer(declared, label) as reader:
             return tuple(reader.schema.names)
     driver = _driver(declared.url)
-    with _plain(label), driver.connect(declared.url) as connection, connection.cursor() as cursor:
+    with (
+        _plain(label),
+        closing(driver.connect(declared.url)) as connection,
+        closing(connection.cursor()) as cursor,
+    ):
         return tuple(cursor.adbc_execute_schema(_statement(declared)).names)
 
 
@@ -106,18 +110,14 @@ def _statement(declared: SqlQuery) -> str:
 @contextmanager
 def _answer(declared: SqlQuery, label: str) -> Iterator[pa.RecordBatchReader]:
     driver = _driver(declared.url)
-    with _plain(label):
-        connection = _connected(driver, declared.url, label)
-        cursor = connection.cursor()
-        cursor.execute(_statement(declared))
-        reader = cursor.fetch_record_batch()
-    try:
+    with ExitStack() as open_handles:
+        with _plain(label):
+            # Closed in the opposite order: a driver refuses to close a connection below an open cursor.
+            connection = open_handles.enter_context(closing(_connected(driver, declared.url, label)))
+            cursor = open_handles.enter_context(closing(connection.cursor()))
+            cursor.execute(_statement(declared))
+            reader = open_handles.enter_context(closing(cursor.fetch_record_batch()))
         yield reader
-    finally:
-        # What went wrong before is what the reader wants to know, not that closing failed as well.
-        with suppress(Exception):
-            cursor.close()
-            connection.close()
 
 
 def _connected(driver: ModuleType, url: str, label: str) -> Any:
@@ -160,9 +160,10 @@ def _label(url: str) -> str:
     """Return the URL without user, password and options, any of which may be secret."""
     if url.startswith(SQLITE):
         return f"{SQLITE}{sqlite_path(url)}"
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+    scheme, rest = url.split(":", 1)
+    # By hand, because a password may hold any of the marks that a URL is made of.
+    shown = rest.removeprefix("//").rpartition("@")[2]
+    return f"{scheme}://{re.split('[?#]', shown)[0]}"
 
 
 @contextmanager

@@ -35,16 +35,17 @@ def _described(places: Mapping[int, str], column: Faults) -> str:
 
 
 def _advice(faults: Mapping[str, Faults]) -> str:
-    kinds = {fault for column in faults.values() for fault in column.counts}
+    texts = [name for name, column in faults.items() if TEXT in column.counts]
+    # In a column of texts an NA is one text among others.
+    kinds = {fault for name, column in faults.items() if name not in texts for fault in column.counts}
     advice = ["mend these cells, or list only usable columns under the dataset's features"]
     markers = sorted(kind.removesuffix(MARKER_SUFFIX) for kind in kinds if kind.endswith(MARKER_SUFFIX))
     if markers:
-        advice.append(f'declare missing_values: ["", {", ".join(markers)}] and a rule under missing')
+        advice.append(f"declare missing_values: ['', {', '.join(markers)}] and a rule under missing")
     elif EMPTY in kinds:
-        advice.append("declare a rule under missing, such as mean or drop")
+        advice.append("declare a rule under missing, such as mean or drop; for a label missing_labels: drop")
     if OTHER_DECIMAL[","] in kinds:
         advice.append('declare decimal: "," under source')
-    texts = [name for name, column in faults.items() if TEXT in column.counts]
     if texts:
         shown = ", ".join(f"{name}: categorical" for name in texts[:SHOWN_CASES])
         advice.append(f"declare types: {{{shown}}} if these are categories")

@@ -90,7 +90,7 @@ def read_dataset(own: PartyConfig, job: JobConfig) -> Table:
     dataset = own.datasets.get(job.data.dataset)
     if dataset is None:
         raise Refused(f"{own.party} has no data set called {job.data.dataset!r}")
-    label = Label(job.data.label, "numeric", dataset.missing_labels) if own.role == "active" else None
+    label = Label(job.data.label, dataset.missing_labels) if own.role == "active" else None
     table = open_dataset(job.data.dataset, dataset, label)
     if table.rows < own.policy.min_rows:
         raise Refused(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.data.ids import IdRule, ordered_id_digest, sorted_id_digest
+from common.data.ids import IdRule, ordered_id_digest, rule_differences, sorted_id_digest
+from common.errors import RemoteProtocolError
 
 KEY = b"k" * 32
 
@@ -27,10 +29,51 @@ KEY = b"k" * 32
         (IdRule(), "１", "１"),
         (IdRule(), "9007199254740993", "9007199254740993"),
         (IdRule(), "123.0", "123.0"),
+        (IdRule(), "1e5", "1e5"),
+        (IdRule(), "NA", "NA"),
+        (IdRule(), "  ", ""),
+        (IdRule(null_words=("NULL", "n/a")), "NULL", ""),
+        (IdRule(null_words=("NULL",)), "null", "null"),
+        (IdRule(null_words=("NULL",), case="lower"), "Null ", ""),
+        (IdRule(pad_zeros=6), "123", "000123"),
+        (IdRule(pad_zeros=6), "1234567", "1234567"),
+        (IdRule(pad_zeros=6), "A123", "A123"),
+        (IdRule(pad_zeros=6), "-1", "-1"),
+        (IdRule(pad_zeros=6), "１", "１"),
+        (IdRule(pad_zeros=6), "", ""),
+        (IdRule(pad_zeros=6, null_words=("0",)), "0", ""),
     ],
 )
 def test_an_id_is_text_under_the_declared_rule(rule: IdRule, cell: str, expected: str) -> None:
     assert rule.canonical(cell) == expected
+
+
+@given(
+    st.text(max_size=8),
+    st.sampled_from(["keep", "lower", "upper"]),
+    st.sampled_from(["NFC", "NFKC", "none"]),
+    st.none() | st.integers(1, 9),
+)
+def test_an_id_that_is_canonical_stays_as_it_is(cell: str, case: Any, form: Any, width: int | None) -> None:
+    rule = IdRule(case=case, unicode=form, pad_zeros=width)
+    once = rule.canonical(cell)
+    assert rule.canonical(once) == once
+
+
+def test_two_rules_can_be_compared_without_the_name_of_the_column() -> None:
+    ours, theirs = IdRule(), IdRule(column="customer", case="upper", null_words=("x", "NA"))
+    assert rule_differences(ours.describe(), IdRule(column="sid").describe()) == []
+    assert rule_differences(ours.describe(), theirs.describe()) == [
+        'case: "keep" here, "upper" there',
+        'null_words: [] here, ["NA", "X"] there',
+    ]
+    assert rule_differences(ours.describe(), "{}")[0] == "strip: true here, null there"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "strip", "[" * 100_000])
+def test_a_rule_from_the_other_side_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(RemoteProtocolError, match="id rule"):
+        rule_differences(IdRule().describe(), text)
 
 
 def test_the_digest_is_hmac_sha256_over_length_prefixed_parts() -> None:

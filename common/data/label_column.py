@@ -1,0 +1,46 @@
+"""A label of two texts, such as yes and no, as 1 and 0."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from common.data.columns import CategoricalColumn, NumericColumn, frozen
+from common.data.wording import counted
+from common.errors import DataError
+
+
+def zero_one_labels(
+    column: CategoricalColumn, name: str, positive: str, source: str
+) -> tuple[NumericColumn, str]:
+    """Return the label as 1 where it is `positive` and 0 elsewhere, NaN where it is missing, and a note.
+
+    Numbers compare as numbers, so that `positive: 1` also means 1.0 and +1.
+
+    Raises:
+        DataError: There are not exactly two values, or none of them is `positive`.
+    """
+    used = [column.categories[code] for code in np.unique(column.codes[~column.missing])]
+    chosen = [text for text in used if _same(text, positive)]
+    if not chosen:
+        raise DataError(
+            f"no row of label {name!r} has the value that the job calls positive",
+            where=f"{source}, column {name!r}",
+            advice="compare data.positive in the job file with the file, letter by letter",
+        )
+    if len(used) - len(chosen) != 1:
+        values = counted(len(used), "different value")
+        raise DataError(f"label {name!r} has {values}; two classes need two", where=source)
+    lookup = np.array([1.0 if _same(text, positive) else 0.0 for text in column.categories] + [math.nan])
+    labels = lookup[column.codes]
+    ones = int(np.nansum(labels))
+    note = f"label {name}: {positive!r} counts as 1, the other value as 0"
+    return NumericColumn(frozen(labels)), f"{note}; {ones:,} of {len(labels):,} rows are 1"
+
+
+def _same(text: str, positive: str) -> bool:
+    try:
+        return float(text) == float(positive)
+    except ValueError:
+        return text == positive
