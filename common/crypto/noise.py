@@ -9,6 +9,7 @@ table[j][m] holds the product over the bits i of m at k = 0, so that
     h_s^r = Π_k (Π_j table[j][r_jk]) ^ (2^k),
 
 one product for each TEETH bits of r, and squarings - 1 squarings. Drawing the digits r_jk is drawing r.
+Entries stand as a·(1 + β·N) (halved.py): a product is one by a, below N, and the β only add up.
 """
 
 from __future__ import annotations
@@ -18,35 +19,48 @@ from functools import lru_cache
 from gmpy2 import mpz
 
 from common.crypto.entropy import Entropy
+from common.crypto.halved import halve, whole
 
-# Measured at 2048 bits on one core (benchmarks/micro/test_noise_shapes.py): 12 x 6 is 12 MB, built in 0.13 s,
-# and a power takes 0.50 ms. Plain windows of 8 bits take 0.6 s to build and 0.64 ms a power; 13 x 10 takes
-# 0.44 ms, but 40 MB and 0.4 s to build, which a job of a few thousand powers does not earn back.
+# Measured at 2048 bits on one core (benchmarks/micro/test_noise_shapes.py): 12 x 6 is 14 MB, built in 0.15 s,
+# and a power takes 0.32 to 0.40 ms. Three squarings fewer (12 x 8) gain 3 %, and 13 x 5 gains 6 %, for 24 MB
+# and 0.29 s to build, which a job of a few thousand powers does not earn back.
 TEETH = 12
 BLOCKS = 6
 
-_TABLES_KEPT = 4  # 12 MB each; a process serves few jobs at the same time
+_TABLES_KEPT = 4  # 14 MB each; a process serves few jobs at the same time
 
 
 class NoiseTable:
     """Powers of one key's noise generator, ready to be multiplied. Public values only."""
 
     def __init__(self, modulus: int, generator: int, teeth: int = TEETH, blocks: int = BLOCKS) -> None:
-        self._modulus_squared = mpz(modulus) * modulus
+        self._modulus = mpz(modulus)
+        self._modulus_squared = self._modulus * self._modulus
         self._teeth = teeth
         # r of |N|/2 bits is what Damgård, Jurik and Nielsen prove enough; the grid rounds it up.
         exponent_bits = (modulus.bit_length() + 1) // 2
         self._squarings = -(-exponent_bits // (teeth * blocks))
+        # For every block, a and β of table[j][m] = a·(1 + β·N).
         self._tables = [self._block(generator, block, blocks) for block in range(blocks)]
 
-    def _block(self, generator: int, block: int, blocks: int) -> list[mpz]:
-        table = [mpz(1)]
-        tooth = self._squared(mpz(generator), block * self._squarings)
-        for i in range(self._teeth):
-            if i:
-                tooth = self._squared(tooth, blocks * self._squarings)
-            table += [entry * tooth % self._modulus_squared for entry in table]
-        return table
+    def _block(self, generator: int, block: int, blocks: int) -> tuple[list[mpz], list[mpz]]:
+        teeth = [self._squared(mpz(generator), block * self._squarings)]
+        for _ in range(1, self._teeth):
+            teeth.append(self._squared(teeth[-1], blocks * self._squarings))
+        one = halve(teeth, self._modulus)
+        units, inverses, shares = [mpz(1)], [mpz(1)], [mpz(0)]
+        for unit, inverse, share in zip(one.units, one.inverses, one.shares, strict=True):
+            # a·a' = q·N + r = r·(1 + q·r⁻¹·N): as cheap as a product modulo N², and taken apart already.
+            products = [divmod(entry * unit, self._modulus) for entry in units]
+            opposite = [entry * inverse % self._modulus for entry in inverses]
+            carried = zip(shares, products, opposite, strict=True)
+            shares += [(entry + share + q * r_1) % self._modulus for entry, (q, _), r_1 in carried]
+            units += [r for _, r in products]
+            inverses += opposite
+        # Copied in turns, so that what is looked up together lies together: 7 % of a power is waiting for
+        # memory otherwise.
+        pairs = [(unit + 0, share + 0) for unit, share in zip(units, shares, strict=True)]
+        return [unit for unit, _ in pairs], [share for _, share in pairs]
 
     def _squared(self, value: mpz, times: int) -> mpz:
         for _ in range(times):
@@ -68,13 +82,15 @@ class NoiseTable:
     def power(self, digits: int) -> mpz:
         """Return h_s^r; `digits` lists the r_jk, of `teeth` bits each, from the highest k to the lowest."""
         low = (1 << self._teeth) - 1
-        power = mpz(1)
+        unit, share = mpz(1), mpz(0)
         for _ in range(self._squarings):
-            power = power * power % self._modulus_squared
-            for table in self._tables:
-                power = power * table[digits & low] % self._modulus_squared
+            unit, share = unit * unit % self._modulus_squared, 2 * share
+            for units, shares in self._tables:
+                entry = digits & low
+                unit = unit * units[entry] % self._modulus_squared
+                share += shares[entry]
                 digits >>= self._teeth
-        return power
+        return whole(unit, share, self._modulus, self._modulus_squared)
 
 
 @lru_cache(maxsize=_TABLES_KEPT)
