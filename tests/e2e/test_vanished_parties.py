@@ -1,4 +1,4 @@
-"""A party is killed or falls silent during a job: the others end it in time, say who is missing, and go on."""
+"""A party is killed or falls silent during a job: the others end it in time, say who is missing, go on."""
 
 from __future__ import annotations
 
