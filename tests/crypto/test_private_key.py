@@ -60,6 +60,23 @@ def test_what_is_not_a_ciphertext_is_not_decrypted(private_key: PrivateKey) -> N
             private_key.decrypt(ciphertext)
 
 
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 23])
+def test_many_ciphertexts_are_decrypted_as_one_by_one(private_key: PrivateKey, count: int) -> None:
+    key = private_key.public
+    plain = [value * value for value in range(count)]
+    ciphertexts = [encrypt(key, value, key.noise_generator) for value in plain]
+    assert private_key.decrypt_all(ciphertexts) == tuple(plain)
+    assert [private_key.decrypt(ciphertext) for ciphertext in ciphertexts] == plain
+
+
+def test_no_ciphertext_that_a_peer_chose_is_raised_to_the_secret_power(private_key: PrivateKey) -> None:
+    chosen = encrypt(private_key.public, 5, private_key.public.noise_generator)
+    blinded = [int(one) for _ in range(3) for one in private_key._blinded([chosen, chosen])]
+    assert len(set(blinded)) == 6
+    assert chosen not in blinded
+    assert {private_key.decrypt(one) for one in blinded} == {5}
+
+
 def test_a_private_key_is_neither_printed_nor_pickled_nor_copied(private_key: PrivateKey) -> None:
     secrets = [str(int(half.prime)) for half in private_key._halves]
     for shown in (repr(private_key), str(private_key), f"{private_key}", repr(private_key._halves)):
