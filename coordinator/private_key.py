@@ -1,10 +1,11 @@
 """The private key of a running job: made by C, held in C's memory, never written and never sent.
 
-Peers choose ciphertexts and see how long the answers take. So every ciphertext is multiplied with an encryption
-of zero that nobody knows before it is raised to a secret power (Kocher 1996, §10). Its plaintext stays, and the
-time says nothing that a sender could relate to what it sent. That costs two products, and leaves free how to
-raise to a power: `powmod_base_list` is 1.4 times faster than the constant-time `powmod_sec`, and it alone lets
-other threads run. The key does not even go to worker processes of ours.
+Peers choose ciphertexts and see how long the answers take. So every ciphertext is multiplied with an
+encryption of zero that nobody knows before it is raised to a secret power (Kocher 1996, §10). Its
+plaintext stays, and the time says nothing that a sender could relate to what it sent. That costs two
+products, and leaves free how to raise to a power: `powmod_base_list` is 1.4 times faster than the
+constant-time `powmod_sec`, and it alone lets other threads run. The key does not even go to worker
+processes of ours.
 """
 
 from __future__ import annotations

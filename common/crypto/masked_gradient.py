@@ -1,8 +1,8 @@
 """One party's gradient on its way through the key holder: X'[[d]], mask, unmask.
 
-    [[g]] = Σ over chunks of  X'[[d]]          computed where X is, d stays encrypted
-    [[g + R]]                                  R uniform on Z_N, fresh per entry: what the key holder sees
-    g = (g + R) − R   mod N                    where the mask was drawn, and only there
+[[g]] = Σ over chunks of  X'[[d]]          computed where X is, d stays encrypted
+[[g + R]]                                  R uniform on Z_N, fresh per entry: what the key holder sees
+g = (g + R) − R   mod N                    where the mask was drawn, and only there
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from common.crypto.fixed_point import FixedPoint
 from common.errors import LocalProtocolError, RemoteProtocolError
 from common.types import Floats
 
+# Rows that are multiplied at once: buckets fill better with more rows (multiexp.py), while all that waits
+# is 4 MB of ciphertexts at 2048 bits.
+BLOCK_ROWS = 8192
+
 
 class MaskedGradient:
     """Accumulates X'[[d]] over the chunks of one round, and takes the round trip through the key holder."""
@@ -26,18 +30,33 @@ class MaskedGradient:
         self._fixed_point = fixed_point
         self._entropy = entropy
         self._sum: CipherVector | None = None
+        self._waiting: list[tuple[Floats, CipherVector]] = []
         self._masks: list[int] | None = None
 
     def absorb(self, features: Floats, vector: CipherVector) -> None:
-        """Add `features`' [[vector]] to the sum; shapes (n, d) and (n,)."""
-        part = self._cipher.transposed_product(self._fixed_point.encode(features), vector)
-        self._sum = part if self._sum is None else self._cipher.add(self._sum, part)
+        """Add `features`' [[vector]] to the sum; shapes (n, d) and (n,).
+
+        The product is computed once enough rows have come together, or when the sum is asked for.
+        """
+        self._waiting.append((features, vector))
+        if sum(len(part) for _, part in self._waiting) >= BLOCK_ROWS:
+            self._multiply()
 
     def total(self) -> CipherVector:
         """Return the encrypted sum; a ciphertext to go on computing with, not one to send."""
+        self._multiply()
         if self._sum is None:
             raise LocalProtocolError("a gradient was asked for before any row of the round was absorbed")
         return self._sum
+
+    def _multiply(self) -> None:
+        if not self._waiting:
+            return
+        features = self._fixed_point.encode(np.concatenate([part for part, _ in self._waiting]))
+        vector = CipherVector.joined(self._cipher.key, [part for _, part in self._waiting])
+        self._waiting = []
+        part = self._cipher.transposed_product(features, vector)
+        self._sum = part if self._sum is None else self._cipher.add(self._sum, part)
 
     def masked(self, columns: int) -> SealedVector:
         """Return the first `columns` entries under fresh uniform masks, re-randomised (rules 1.2.1, 2)."""
