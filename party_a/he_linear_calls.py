@@ -12,7 +12,7 @@ from common.crypto.cipher import Cipher, parse_ciphertexts
 from common.crypto.entropy import SystemEntropy
 from common.crypto.fixed_point import FixedPoint
 from common.errors import ColonnadeError, RemoteProtocolError
-from common.rpc.chunks import chunk_slices
+from common.rpc.chunks import chunk_slices, flowing_slices
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
 from common.runtime.config_job import JobConfig
@@ -72,7 +72,7 @@ class LinearCalls:
         self._require_training()
         rows = await self.watch.thread("scores", role.begin, turn.round)
         alone = len(self._job.passive) == 1
-        for part in chunk_slices(rows, cipher.key.ciphertext_bytes):
+        for part in flowing_slices(rows, cipher.key.ciphertext_bytes):
             sealed = await self.watch.thread("scores", role.encrypt_scores, part)
             chunk = he.EncryptedScores(turn=turn, ciphertexts=sealed.to_bytes())
             if part.stop == rows and alone and self._job.train.has_loss(turn.round):
