@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from common.errors import PeerRefused, UnknownJob
+from common.crypto.cipher import CipherVector, PaillierCipher
+from common.crypto.entropy import SystemEntropy
+from common.errors import PeerRefused, Refused, UnknownJob
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
+from common.runtime.compute import InProcessExecutor
+from coordinator.he_linear import Agreement, KeyHolder
+from coordinator.private_key import PrivateKey
 from tests.attacks.oracle import Oracle, oracle_of
-from tests.attacks.world import CALL_S, World, job_of, turn_of
+from tests.attacks.world import CALL_S, KEY_BITS, World, job_of, opening, turn_of
 
 JOB = job_of(train={"max_rounds": 3, "loss_every": 2})
 OTHER = job_of(job="other", train={"max_rounds": 9})
@@ -90,6 +97,27 @@ async def test_of_many_requests_of_a_round_at_the_same_moment_one_is_answered(
     assert sum(isinstance(answer, PeerRefused) for answer in answers) == 5
 
 
+def test_threads_that_ask_for_a_round_at_the_same_moment_do_not_slip_past_each_other() -> None:
+    holder = KeyHolder(Agreement("party_b", ("party_a",), 3, 1))
+    holder.open("party_a", 1500)
+    holder.open("party_b", 2)
+    holder.use_key(PrivateKey.generate(KEY_BITS, SystemEntropy()))
+    cipher = PaillierCipher(holder.key.public, InProcessExecutor(), SystemEntropy())
+    vectors = [cipher.encrypt(range(number, number + 1500)).opened() for number in range(4)]
+    together = threading.Barrier(len(vectors))
+
+    def ask(vector: CipherVector) -> bool:
+        together.wait()
+        try:
+            holder.decrypt_gradient("party_a", 1, vector)
+        except Refused:
+            return False
+        return True
+
+    with ThreadPoolExecutor(len(vectors)) as threads:
+        assert sum(threads.map(ask, vectors)) == 1
+
+
 @pytest.mark.parametrize("number", [0, 4, 5, 2**32 - 1])
 async def test_a_round_that_was_not_agreed_on_is_refused(oracle: Oracle, number: int) -> None:
     for party, values in (("party_a", (1, 2, 3)), ("party_b", (1, 2))):
@@ -137,6 +165,17 @@ async def test_a_job_cannot_be_opened_again_as_another_one(oracle: Oracle) -> No
     longer = job_of(train={"max_rounds": 1000, "loss_every": 1})
     assert "digest differs" in await oracle.refuses(oracle.open("party_b", longer), "party_b")
     await oracle.refuses(oracle.gradient("party_b", turn_of(longer, 4), oracle.sealed(1, 2)), "party_b")
+
+
+async def test_a_job_cannot_be_opened_under_the_digest_of_another(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever opens first decides what C takes the agreement to be; the other compares the digest only."""
+    async with oracle_of(world, JOB, caplog) as oracle:
+        request = opening(job_of(train={"max_rounds": 1000}), "party_a", "coordinator")
+        request.turn.job_digest = JOB.digest()
+        call = oracle.stubs["party_a"].OpenJob(request, timeout=CALL_S)
+        assert "does not have the digest" in await oracle.refuses(call, "party_a")
 
 
 async def test_one_stream_speaks_of_one_turn(oracle: Oracle) -> None:
@@ -193,7 +232,8 @@ async def test_a_party_cannot_open_a_job_in_the_name_of_another(
     async with oracle_of(world, JOB, caplog) as oracle:
         await oracle.open("party_a")
         oracle.stubs["party_b"] = oracle.stubs["party_a"]
-        await oracle.refuses(oracle.open("party_b"), "party_a")
+        words = await oracle.refuses(oracle.open("party_b"), "party_a")
+        assert "calls itself 'party_b'" in words
         call = oracle.stubs["party_a"].GetPublicKey(he.PublicKeyRequest(turn=turn_of(JOB)), timeout=CALL_S)
         assert "party_b is missing" in await oracle.refuses(call, "party_a")
 
@@ -225,11 +265,12 @@ async def test_a_second_loss_in_the_same_round_is_refused(oracle: Oracle) -> Non
     await oracle.refuses(oracle.loss("party_b", 1, oracle.sealed(5)), "party_b")
 
 
-@pytest.mark.parametrize("what", ["zero", "N", "N²", "torn"])
+@pytest.mark.parametrize("what", ["zero", "N", "N²", "N² + 1", "torn"])
 async def test_what_is_no_ciphertext_is_not_decrypted(oracle: Oracle, what: str) -> None:
     assert oracle.cipher is not None
     key, good = oracle.cipher.key, oracle.sealed(1, 2).to_bytes()
-    number = {"zero": 0, "N": key.modulus, "N²": key.modulus_squared, "torn": 1}[what]
+    square = key.modulus_squared
+    number = {"zero": 0, "N": key.modulus, "N²": square, "N² + 1": square + 1, "torn": 1}[what]
     bad = number.to_bytes(key.ciphertext_bytes, "big")[: -1 if what == "torn" else None]
     message = he.MaskedGradient(turn=turn_of(JOB, 1), ciphertexts=good + bad)
     assert "rejected" in await oracle.refuses(oracle.stream("party_a", [message]), "party_a")

@@ -16,7 +16,9 @@ from common.crypto.fixed_point import FixedPoint
 from common.data.split import BatchSchedule
 from common.errors import PeerRefused
 from common.glm.gradient_descent import GradientStep
+from common.glm.losses import SQUARED
 from common.glm.rank_rule import RANK_MARGIN
+from common.glm.solvers import GradientDescent
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb.active_party_pb2 import JOB_FAILED, JOB_FINISHED, JobRecord
 from common.runtime.compute import InProcessExecutor
@@ -51,8 +53,9 @@ def run(rows: Rows, schedule: BatchSchedule, rounds: int, rate: float) -> tuple[
     cipher = PaillierCipher(key.public, InProcessExecutor(), SystemEntropy())
     scale, entropy = FixedPoint(32), SystemEntropy()
 
-    def step(columns: int) -> GradientStep:
-        return GradientStep(tuple(map(str, range(columns))), rate, np.zeros(columns))
+    def step(columns: int) -> GradientDescent:
+        names = tuple(map(str, range(columns)))
+        return GradientDescent(GradientStep(names, rate, np.zeros(columns)), SQUARED)
 
     a = PassiveRegression(rows.passive, schedule, step(rows.passive.shape[1]), cipher, scale, entropy)
     labelled = LabelledRows(rows.active, rows.labels)
