@@ -102,12 +102,13 @@ class CategoryReader:
         self._parts.append(np.array(codes, dtype=np.int32)[indices])
 
     def column(self) -> CategoricalColumn:
-        """Return what was read."""
+        """Return what was read, and let go of it."""
         names = sorted(self._known)
         order = np.full(len(names) + 1, MISSING_CODE, dtype=np.int32)
         for position, name in enumerate(names):
             order[self._known[name]] = position
-        codes = np.concatenate(self._parts) if self._parts else np.empty(0, dtype=np.int32)
+        codes = np.concatenate([np.empty(0, dtype=np.int32), *self._parts])
+        self._parts.clear()
         return CategoricalColumn(tuple(names), frozen(order[codes]))
 
     def _code(self, text: str) -> int:
@@ -117,7 +118,6 @@ class CategoryReader:
 
 
 def frozen(values: npt.NDArray[Entry]) -> npt.NDArray[Entry]:
-    """Return a read-only copy, so that nobody else's array becomes read-only."""
-    own = np.array(values, order="C")
-    own.flags.writeable = False
-    return own
+    """Make an array that nobody else holds read-only, and return it."""
+    values.flags.writeable = False
+    return values

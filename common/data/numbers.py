@@ -90,8 +90,10 @@ class NumberReader:
         self._rows += len(part)
 
     def values(self) -> Floats:
-        """Return the column, (n,), NaN where a cell is missing, infinite where it is faulty."""
-        return np.concatenate(self._parts) if self._parts else np.empty(0)
+        """Return the column, (n,), NaN where a cell is missing, infinite where it is faulty; let go of it."""
+        values = np.concatenate([np.empty(0), *self._parts])
+        self._parts.clear()
+        return values
 
     def _typed(self, cells: pa.Array) -> Floats:
         kind = cells.type

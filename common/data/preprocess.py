@@ -99,11 +99,13 @@ class Preprocessing:
         Raises:
             DataError: A column is missing, or has another type than in training.
         """
-        blocks: list[Floats] = [np.empty((table.rows, 0))]
+        matrix = np.empty((table.rows, len(self.features)))
         notes: list[str] = []
+        begin = 0
         for fitted in self.columns:
             column = table.cells(fitted.name)
-            block = fitted.apply(column)
+            end = begin + len(fitted.outputs)
+            matrix[:, begin:end] = block = fitted.apply(column)
             holes = fitted.fill is None and column.missing.any()
             if holes or not np.isfinite(block).all():
                 raise DataError(
@@ -111,9 +113,9 @@ class Preprocessing:
                     where=table.source,
                     advice="declare a rule under missing before training",
                 )
-            blocks.append(block)
             notes += _filled(fitted, column)
-        return Prepared(np.column_stack(blocks), tuple(notes))
+            begin = end
+        return Prepared(matrix, tuple(notes))
 
     def notes(self) -> list[str]:
         """Return what fitting decided, for a report."""
