@@ -38,6 +38,8 @@ clean_up() {
         kill "$daemon"
         for _ in $(seq 30); do kill -0 "$daemon" 2>/dev/null || break; sleep 1; done
     fi
+    # A container in the host's network leaves this mount behind.
+    umount "$work/exec/netns/default" 2>/dev/null
     rm -rf "$work"
 }
 trap clean_up EXIT

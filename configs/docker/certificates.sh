@@ -15,7 +15,7 @@ if [ -e /certificates/party_a/party_a.key ]; then
 fi
 
 all=$(mktemp -d)
-vfl certs init "$all" --party party_a --party party_b --party coordinator
+vfl certs init "$all" --party party_a --party party_b --party coordinator >/dev/null
 for party in party_a party_b coordinator; do
     folder=/certificates/$party
     # The key comes last: a party that waits for it then finds the rest.
@@ -28,3 +28,4 @@ for party in party_a party_b coordinator; do
 done
 # Nobody can issue another certificate of this CA: its key lived in this container only.
 rm -r "$all"
+echo "throw-away certificates for party_a, party_b and coordinator are made"
