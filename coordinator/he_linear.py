@@ -104,15 +104,19 @@ class KeyHolder:
             raise Refused(f"the job is not open yet: {', '.join(self.missing) or 'the key'} is missing")
         return self._key
 
+    def gradient_length(self, party: str) -> int:
+        """Return how many ciphertexts of a party are decrypted in a round: one for each of its columns."""
+        return self._columns.get(party, 0)
+
     def require_length(self, party: str, length: int) -> None:
         """Refuse a vector as soon as it is longer than the party declared."""
-        declared = self._columns.get(party, 0)
+        declared = self.gradient_length(party)
         if length > declared:
             raise Refused(f"{party} declared vectors of length {declared} and sent more")
 
     def decrypt_gradient(self, party: str, round_number: int, vector: CipherVector) -> tuple[int, ...]:
         """Decrypt a party's masked gradient; uniform residues to us, a gradient to the party alone."""
-        expected = self._columns.get(party)
+        expected = self.gradient_length(party)
         if len(vector) != expected:
             raise Refused(f"{party} declared vectors of length {expected} and sent one of {len(vector)}")
         return self._answer(party, "gradient", round_number, vector)
@@ -128,15 +132,21 @@ class KeyHolder:
         return self._answer(party, "loss", round_number, vector)[0]
 
     def _answer(self, party: str, purpose: str, round_number: int, vector: CipherVector) -> tuple[int, ...]:
-        key = self.key
         if not 1 <= round_number <= self._agreement.max_rounds:
             raise Refused(f"round {round_number} is outside the agreed {self._agreement.max_rounds} rounds")
-        with self._turnstile:
-            return self._answer_once(
-                key, self._answers.setdefault((party, purpose), _Answers()), round_number, vector
-            )
+        return self.answer_once((party, purpose), round_number, vector)
 
-    def _answer_once(
+    def answer_once(self, asked: tuple[str, str], round_number: int, vector: CipherVector) -> tuple[int, ...]:
+        """Decrypt for a party and a purpose, once a round; the same request again gets the kept answer.
+
+        Raises:
+            Refused: The job is not open yet, or the round was answered with another vector.
+        """
+        key = self.key
+        with self._turnstile:
+            return self._answered(key, self._answers.setdefault(asked, _Answers()), round_number, vector)
+
+    def _answered(
         self, key: PrivateKey, last: _Answers, round_number: int, vector: CipherVector
     ) -> tuple[int, ...]:
         ciphertexts = vector.ciphertexts()
@@ -145,6 +155,6 @@ class KeyHolder:
             return last.residues
         if round_number <= last.round:
             raise Refused(f"round {round_number} was already answered: a vector is decrypted once")
-        residues = tuple(map(key.decrypt, ciphertexts))
+        residues = key.decrypt_all(ciphertexts)
         last.round, last.request_digest, last.residues = round_number, digest, residues
         return residues

@@ -1,16 +1,16 @@
-"""Party A's role in encrypted linear regression (Yang, Liu, Chen, Tong 2019).
+"""Party A's role in encrypted regression: linear (Yang et al. 2019), logistic (Hardy et al. 2017).
 
-step 1   u_A = X_A w_A;  send [[u_A]] and [[L_A]],  L_A = ½ Σ u_A² + (n·l2/2) ‖w_A‖²
+step 1   v_A = a·X_A p_A;  send [[v_A]] and [[L_A]],  L_A = Σ v_A²/(2a) + (n·l2/2) ‖w_A‖²
 step 3   [[g_A]] = X_A' [[d]];  send [[g_A + R_A]]
-step 4   w_A ← w_A − η (g_A / n + l2 w_A)
+step 4   the solver moves; gradient descent, with p_A = w_A:  w_A ← w_A − η (g_A / n + l2 w_A)
+
+a is the loss's curvature, 1 for the squared loss (common/glm/losses.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from common.crypto.cipher import Cipher, CipherVector, SealedVector
 from common.crypto.entropy import Entropy
@@ -19,7 +19,7 @@ from common.crypto.limits import check_loss_share, check_scores
 from common.crypto.masked_gradient import MaskedGradient
 from common.data.split import BatchSchedule
 from common.errors import LocalProtocolError, RemoteProtocolError
-from common.glm.gradient_descent import GradientStep
+from common.glm.solvers import BlockSolver
 from common.types import Floats
 
 
@@ -29,7 +29,7 @@ class _Round:
 
     number: int
     features: Floats
-    scores: Floats
+    scores: Floats  # v_A = a·X_A p_A
     gradient: MaskedGradient
     absorbed: int = 0
 
@@ -41,21 +41,25 @@ class PassiveRegression:
         self,
         features: Floats,
         schedule: BatchSchedule,
-        step: GradientStep,
+        solver: BlockSolver,
         cipher: Cipher,
         fixed_point: FixedPoint,
         entropy: Entropy,
     ) -> None:
-        self.weights: Floats = np.zeros(features.shape[1])
+        self.solver = solver
         self.applied = 0
         self._features = features
         self._schedule = schedule
-        self._step = step
         self._cipher = cipher
         self._fixed_point = fixed_point
         self._entropy = entropy
         self._round: _Round | None = None
-        self._previous: tuple[Floats, Floats, int] | None = None
+        self._previous: tuple[Floats, float, Floats, int] | None = None
+
+    @property
+    def weights(self) -> Floats:
+        """Our block of the weights so far, (d,)."""
+        return self.solver.weights
 
     def begin(self, number: int) -> int:
         """Start round `number`, or start it again; return its number of rows.
@@ -68,19 +72,20 @@ class PassiveRegression:
         if number != self.applied + 1:
             raise RemoteProtocolError(f"round {number} cannot begin: the last one applied is {self.applied}")
         features = self._features[self._schedule.rows_of(number)]
-        scores = check_scores(features @ self.weights)
+        scores = check_scores(self.solver.loss.curvature * (features @ self.solver.point().block))
         gradient = MaskedGradient(self._cipher, self._fixed_point, self._entropy)
         self._round = _Round(number, features, scores, gradient)
         return len(scores)
 
     def encrypt_scores(self, rows: slice) -> SealedVector:
-        """Step 1: [[u_A]] of the given rows of the batch."""
+        """Step 1: [[v_A]] of the given rows of the batch."""
         return self._cipher.encrypt(self._fixed_point.encode(self._current().scores[rows]).tolist())
 
     def loss_share_from_scores(self) -> SealedVector:
         """Step 1: [[L_A]], when A is the only passive party."""
         scores = self._current().scores
-        loss = 0.5 * float(scores @ scores) + len(scores) * self._step.penalty(self.weights)
+        square = float(scores @ scores) / (2 * self.solver.loss.curvature)
+        loss = square + len(scores) * self.solver.penalty()
         return self._cipher.encrypt([self._fixed_point.encode_wide(check_loss_share(loss, len(scores)))])
 
     def absorb_residuals(self, residuals: CipherVector) -> None:
@@ -110,23 +115,23 @@ class PassiveRegression:
         return current.gradient.masked(len(self.weights))
 
     def apply(self, residues: Sequence[int]) -> None:
-        """Step 4: unmask what the key holder decrypted, and update the weights."""
-        current = self._current()
-        gradient = current.gradient.unmask(residues)
-        updated = self._step.apply(self.weights, gradient, len(current.scores))
-        self._previous = (self.weights, gradient, len(current.scores))
-        self.weights, self.applied, self._round = updated, current.number, None
+        """Step 4: unmask what the key holder decrypted, and let the solver move."""
+        current, solver = self._current(), self.solver
+        gradient, rows = current.gradient.unmask(residues), len(current.scores)
+        self._previous = (solver.weights, solver.penalty(), gradient, rows)
+        solver.receive(gradient, rows)
+        self.applied, self._round = current.number, None
 
     def loss_share_from_gradient(self) -> SealedVector:
-        """The same loss by ½ Σ d² = Σ_k ½ w_k·(X_k'd) + ½ z·d, which several passive parties can share out.
+        """The same loss by Σ d²/(2a) = Σ_k ½ w_k·(X_k'd) + z·d/(2a), which several parties can share out.
 
         A product of two passive parties' scores would need a multiplication under encryption; w_A·g_A does
         not: A knows both. Concerns the weights before the round's update.
         """
         if self._previous is None:
             raise LocalProtocolError("no round has been applied yet")
-        weights, gradient, rows = self._previous
-        loss = 0.5 * float(weights @ gradient) + rows * self._step.penalty(weights)
+        weights, penalty, gradient, rows = self._previous
+        loss = 0.5 * float(weights @ gradient) + rows * penalty
         return self._cipher.encrypt([self._fixed_point.encode_wide(check_loss_share(loss, rows))])
 
     def _current(self) -> _Round:

@@ -12,6 +12,8 @@ from common.crypto.cipher import Cipher, parse_ciphertexts
 from common.crypto.entropy import SystemEntropy
 from common.crypto.fixed_point import FixedPoint
 from common.errors import ColonnadeError, RemoteProtocolError
+from common.glm.losses import SQUARED
+from common.glm.solvers import GradientDescent
 from common.rpc.chunks import chunk_slices, flowing_slices
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
@@ -59,7 +61,7 @@ class LinearCalls:
             self._role = PassiveRegression(
                 self.design.matrix[self.design.train],
                 self.design.schedule,
-                self.design.step(request.learning_rate),
+                GradientDescent(self.design.step(request.learning_rate), SQUARED),
                 self._cipher,
                 FixedPoint(self._job.crypto.precision_bits),
                 SystemEntropy(),

@@ -15,6 +15,8 @@ from common.crypto.entropy import SystemEntropy
 from common.crypto.fixed_point import FixedPoint
 from common.data.table import Table
 from common.errors import ColonnadeError, RemoteProtocolError
+from common.glm.losses import SQUARED
+from common.glm.solvers import GradientDescent
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.wiretap import Wiretap
@@ -225,7 +227,7 @@ class _Conductor:
         role = ActiveRegression(
             LabelledRows(design.matrix[design.train], opened.labels[design.train]),
             design.schedule,
-            design.step(opened.learning_rate),
+            GradientDescent(design.step(opened.learning_rate), SQUARED),
             cipher,
             FixedPoint(job.crypto.precision_bits),
             SystemEntropy(),

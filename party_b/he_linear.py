@@ -1,9 +1,12 @@
-"""Party B's role in encrypted linear regression (Yang, Liu, Chen, Tong 2019).
+"""Party B's role in encrypted regression: linear (Yang et al. 2019), logistic (Hardy et al. 2017).
 
-step 2   z = X_B w_B − y;  [[d]] = [[u_A]] ⊕ Enc(z) → A
-         [[L]] = [[L_A]] ⊕ Σ z_i ⊗ [[u_A,i]] ⊕ L_B → C,  L_B = ½ Σ z² + (n·l2/2) ‖w_B‖²
-step 3   [[X_B' u_A + R_B]] → C
-step 4   g_B = X_B' u_A + X_B' z;  w_B ← w_B − η (g_B / n + l2 w_B)
+step 2   z = a·X_B p_B − λ·b·y;  [[d]] = [[v_A]] ⊕ Enc(z) → A
+         [[L]] = [[L_A]] ⊕ Σ (z_i/a) ⊗ [[v_A,i]] ⊕ L_B → C,  L_B = Σ z²/(2a) + n·(l2/2 ‖w_B‖² + c)
+step 3   [[X_B' v_A + R_B]] → C
+step 4   g_B = X_B' v_A + X_B' z;  the solver moves; gradient descent, with p_B = w_B and λ = 1:
+         w_B ← w_B − η (g_B / n + l2 w_B)
+
+a, b and c are the loss's (common/glm/losses.py): 1, 1 and 0 for the squared loss. v_A = a·X_A p_A.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from common.crypto.limits import check_loss_share, check_scores
 from common.crypto.masked_gradient import MaskedGradient
 from common.data.split import BatchSchedule
 from common.errors import LocalProtocolError, RemoteProtocolError
-from common.glm.gradient_descent import GradientStep
+from common.glm.solvers import BlockSolver
 from common.types import Floats
 
 
@@ -39,7 +42,7 @@ class _Round:
 
     number: int
     features: Floats
-    residuals: Floats  # z = X_B w_B − y
+    residuals: Floats  # z = a·X_B p_B − λ·b·y
     gradient: MaskedGradient
     absorbed: int = 0
 
@@ -51,20 +54,24 @@ class ActiveRegression:
         self,
         rows: LabelledRows,
         schedule: BatchSchedule,
-        step: GradientStep,
+        solver: BlockSolver,
         cipher: Cipher,
         fixed_point: FixedPoint,
         entropy: Entropy,
     ) -> None:
-        self.weights: Floats = np.zeros(rows.features.shape[1])
+        self.solver = solver
         self.applied = 0
         self._rows = rows
         self._schedule = schedule
-        self._step = step
         self._cipher = cipher
         self._fixed_point = fixed_point
         self._entropy = entropy
         self._round: _Round | None = None
+
+    @property
+    def weights(self) -> Floats:
+        """Our block of the weights so far, (d,)."""
+        return self.solver.weights
 
     def begin(self, number: int) -> int:
         """Start round `number`, or start it again; return its number of rows."""
@@ -72,15 +79,17 @@ class ActiveRegression:
             raise LocalProtocolError(f"round {number} cannot begin: the last one applied is {self.applied}")
         chosen = self._schedule.rows_of(number)
         features = self._rows.features[chosen]
-        residuals = check_scores(features @ self.weights - self._rows.labels[chosen])
+        point, loss = self.solver.point(), self.solver.loss
+        labels = point.label_weight * self._rows.labels[chosen]
+        residuals = check_scores(loss.residuals(features @ point.block, labels))
         gradient = MaskedGradient(self._cipher, self._fixed_point, self._entropy)
         self._round = _Round(number, features, residuals, gradient)
         return len(residuals)
 
     def add_residuals(self, scores: Sequence[CipherVector]) -> SealedVector:
-        """Step 2: [[d]] of the next rows, from the same rows of [[u_A]] of every passive party.
+        """Step 2: [[d]] of the next rows, from the same rows of [[v_A]] of every passive party.
 
-        The same pass adds these rows to X_B'[[u_A]] and, as one more column, to Σ z_i ⊗ [[u_A,i]]. With
+        The same pass adds these rows to X_B'[[v_A]] and, as one more column, to Σ (z_i/a) ⊗ [[v_A,i]]. With
         several passive parties that column counts half (see `encrypted_loss`).
 
         Raises:
@@ -95,7 +104,7 @@ class ActiveRegression:
             )
         part = slice(current.absorbed, end)
         z = current.residuals[part]
-        cross = z if len(scores) == 1 else 0.5 * z
+        cross = z / (self.solver.loss.curvature * (1 if len(scores) == 1 else 2))
         total = reduce(self._cipher.add, scores)
         current.gradient.absorb(np.column_stack([current.features[part], cross]), total)
         current.absorbed = end
@@ -105,24 +114,24 @@ class ActiveRegression:
         """Step 2: [[L]] in sum form, for the key holder.
 
         With one passive party `shares` is its [[L_A]]. With several it is each one's [[½ w_k·g_k + …]],
-        and the sum is ½ Σ d² = Σ_k ½ w_k·(X_k'd) + ½ z·Σ u_k + ½ z·z.
+        and the sum is Σ d²/(2a) = Σ_k ½ w_k·(X_k'd) + z·Σ v_k/(2a) + z·z/(2a).
         """
         current = self._complete()
-        z = current.residuals
-        own = 0.5 * float(z @ z) + len(z) * self._step.penalty(self.weights)
-        cross = current.gradient.total()[len(self.weights) :]
+        z, solver = current.residuals, self.solver
+        own = solver.loss.of_residuals(float(z @ z), len(z)) + len(z) * solver.penalty()
+        cross = current.gradient.total()[len(solver.weights) :]
         total = reduce(self._cipher.add, shares, cross)
         return self._cipher.seal(total, [self._fixed_point.encode_wide(check_loss_share(own, len(z)))])
 
     def masked_gradient(self) -> SealedVector:
-        """Step 3: [[X_B'u_A + R_B]] for the key holder."""
+        """Step 3: [[X_B'v_A + R_B]] for the key holder."""
         return self._complete().gradient.masked(len(self.weights))
 
     def apply(self, residues: Sequence[int]) -> None:
-        """Step 4: unmask, add X_B'z in the clear, and update the weights."""
+        """Step 4: unmask, add X_B'z in the clear, and let the solver move."""
         current = self._current()
         gradient = current.gradient.unmask(residues) + current.features.T @ current.residuals
-        self.weights = self._step.apply(self.weights, gradient, len(current.residuals))
+        self.solver.receive(gradient, len(current.residuals))
         self.applied, self._round = current.number, None
 
     def decode_loss(self, residue: int) -> float:

@@ -25,6 +25,7 @@ from common.crypto.fanout import in_order
 from common.crypto.multiexp import transposed_powers
 from common.crypto.noise import noise_table
 from common.crypto.paillier import PublicKey
+from common.crypto.straus import MOST_BASES, few_base_powers
 from common.errors import LocalProtocolError, RemoteProtocolError
 
 # About 20 ms of work at 2048 bits: long against the cost of shipping it, short against a round.
@@ -205,7 +206,8 @@ class PaillierCipher:
             raise LocalProtocolError("a transposed product needs a matrix of rows and columns")
         same_length(len(same_key(self.key, vector)), matrix.shape[0])
         width = self.key.ciphertext_bytes
-        powers = transposed_powers(
+        method = few_base_powers if len(vector) <= MOST_BASES else transposed_powers
+        powers = method(
             self._executor, matrix, vector._content, self.key.modulus_squared.to_bytes(width, "big")
         )
         return CipherVector.of(self.key, powers)

@@ -11,6 +11,8 @@ from common.crypto.entropy import SystemEntropy
 from common.crypto.fixed_point import FixedPoint
 from common.data.split import BatchSchedule, split_rows
 from common.glm.gradient_descent import GradientStep
+from common.glm.losses import SQUARED
+from common.glm.solvers import GradientDescent
 from common.runtime.compute import InProcessExecutor
 from coordinator.he_linear import Agreement, KeyHolder
 from coordinator.private_key import PrivateKey
@@ -45,7 +47,8 @@ def three_roles(scale_bits, key_bits, blocks):
     schedule, scale = BatchSchedule(rows, None, 0), FixedPoint(scale_bits)
 
     def step(columns):
-        return GradientStep(tuple(map(str, columns)), LEARNING_RATE, np.full(len(columns), PENALTY / rows))
+        penalties = np.full(len(columns), PENALTY / rows)
+        return GradientDescent(GradientStep(tuple(map(str, columns)), LEARNING_RATE, penalties), SQUARED)
 
     passive = {
         name: PassiveRegression(X_ALL[TRAIN][:, block], schedule, step(block), cipher, scale, SystemEntropy())
@@ -79,7 +82,7 @@ def run(passive, active, holder):
         loss = holder.decrypt_loss("party_b", number, arrive(active.encrypted_loss(shares)))
         losses.append(active.decode_loss(loss))
         active.apply(holder.decrypt_gradient("party_b", number, arrive(active.masked_gradient())))
-    weights = np.concatenate([*(role.weights for role in passive.values()), active.weights])
+    weights = np.concatenate([*(role.solver.weights for role in passive.values()), active.solver.weights])
     return np.array(losses), weights
 
 

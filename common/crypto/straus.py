@@ -1,0 +1,101 @@
+"""Π_i c_i^(e_i) for few bases with long exponents (Straus 1964), by sliding windows of signed odd digits.
+
+One chain of squarings serves all bases: as many as the longest exponent has bits. Every base adds a table of
+its odd powers and a product for each digit, one in (window + 1) bits. Buckets need many bases to beat that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from typing import Any, TypeAlias
+
+from gmpy2 import mpz
+from numpy.typing import NDArray
+
+from common.crypto.fanout import in_order
+from common.crypto.multiexp import inverses
+from common.errors import LocalProtocolError
+
+# Up to this many rows a column's exponentiation is cheaper here than with buckets.
+MOST_BASES = 48
+_WINDOWS = range(2, 9)
+
+Task: TypeAlias = tuple[bytes, bytes, list[int]]
+
+
+def few_base_powers(
+    executor: Executor, matrix: NDArray[Any], content: bytes, modulus_squared: bytes
+) -> list[int]:
+    """Return Π_i c_i^(matrix[i, j]) mod N² for every column j.
+
+    Args:
+        executor: Works on columns.
+        matrix: Integers (n, d) of either sign and any size.
+        content: n ciphertexts, big-endian, as wide as N², coprime to N.
+        modulus_squared: N², big-endian.
+    """
+    if matrix.dtype.kind not in "biuO" or any(isinstance(value, float) for value in matrix.flat):
+        raise LocalProtocolError("exponents must be integers")
+    tasks = ((content, modulus_squared, [int(value) for value in column]) for column in matrix.T)
+    return list(in_order(executor, _power, tasks))
+
+
+def _power(task: Task) -> int:
+    content, modulus_squared, exponents = task
+    width = len(modulus_squared)
+    modulus = mpz(int.from_bytes(modulus_squared, "big"))
+    bases = [int.from_bytes(content[at : at + width], "big") for at in range(0, len(content), width)]
+    used = [(base, exponent) for base, exponent in zip(bases, exponents, strict=True) if exponent]
+    return int(
+        product_of_powers([mpz(base) for base, _ in used], [exponent for _, exponent in used], modulus)
+    )
+
+
+def product_of_powers(bases: Sequence[mpz], exponents: Sequence[int], modulus: mpz) -> mpz:
+    """Return Π bases[i]^exponents[i] mod N²; exponents of either sign, bases invertible."""
+    if not bases:
+        return mpz(1)
+    window = _best_window(max(abs(exponent).bit_length() for exponent in exponents))
+    # What is to be multiplied in when the squarings have come down to a bit.
+    due: dict[int, list[mpz]] = {}
+    for base, inverse, exponent in zip(bases, inverses(bases, modulus), exponents, strict=True):
+        above, below = _odd_powers(base, window, modulus), _odd_powers(inverse, window, modulus)
+        for bit, digit in _signed_odd_digits(exponent, window):
+            due.setdefault(bit, []).append(above[digit >> 1] if digit > 0 else below[-digit >> 1])
+    product = mpz(1)
+    for bit in range(max(due, default=-1), -1, -1):
+        product = product * product % modulus
+        for power in due.get(bit, ()):
+            product = product * power % modulus
+    return product
+
+
+def _best_window(bits: int) -> int:
+    # 2^(w−2) odd powers to be made, of both signs, and a product for every w + 1 bits.
+    return min(_WINDOWS, key=lambda window: (1 << (window - 1)) + bits / (window + 1))
+
+
+def _odd_powers(base: mpz, window: int, modulus: mpz) -> list[mpz]:
+    """Return base^1, base^3, base^5, … below 2^(window−1)."""
+    square = base * base % modulus
+    powers = [base]
+    for _ in range(1, 1 << (window - 2)):
+        powers.append(powers[-1] * square % modulus)
+    return powers
+
+
+def _signed_odd_digits(exponent: int, window: int) -> list[tuple[int, int]]:
+    """Return (bit, digit) with exponent = Σ digit·2^bit, digits odd and below 2^(window−1) in size."""
+    size, half, bit = 1 << window, 1 << (window - 1), 0
+    digits: list[tuple[int, int]] = []
+    while exponent:
+        # Two's complement of a negative integer ends in as many zeros as the integer itself.
+        zeros = (exponent & -exponent).bit_length() - 1
+        exponent >>= zeros
+        bit += zeros
+        digit = exponent & (size - 1)
+        digit -= size if digit >= half else 0
+        digits.append((bit, digit))
+        exponent -= digit
+    return digits
