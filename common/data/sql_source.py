@@ -136,8 +136,8 @@ def has_driver_name(url: str) -> bool:
 
 
 def sqlite_path(url: str) -> Path:
-    """Return the file of a URL sqlite:///relative.db or sqlite:////absolute.db."""
-    return Path(url.removeprefix(SQLITE).removeprefix("//").removeprefix("/"))
+    """Return the file of sqlite:///relative.db, sqlite:////absolute.db, or sqlite:any.db."""
+    return Path(url.removeprefix(SQLITE).removeprefix("///"))
 
 
 def _driver(url: str) -> ModuleType:

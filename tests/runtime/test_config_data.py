@@ -72,7 +72,9 @@ def test_one_word_stands_for_every_column(tmp_path: Path) -> None:
     ("url", "read"),
     [
         ("sqlite:///our.db", "sqlite:///{folder}/our.db"),
+        ("sqlite:our.db", "sqlite:///{folder}/our.db"),
         ("sqlite:////data/our.db", "sqlite:////data/our.db"),
+        ("sqlite:/data/our.db", "sqlite:////data/our.db"),
         ("postgresql://vfl:${PASSWORD}@db/ours", f"postgresql://vfl:{SECRET}@db/ours"),
     ],
 )
