@@ -22,17 +22,18 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from common.rpc.pb import he_gram_pb2 as vfl_dot_v1_dot_he__gram__pb2
 from common.rpc.pb import he_linear_pb2 as vfl_dot_v1_dot_he__linear__pb2
 from common.rpc.pb import job_pb2 as vfl_dot_v1_dot_job__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18vfl/v1/coordinator.proto\x12\x06vfl.v1\x1a\x16vfl/v1/he_linear.proto\x1a\x10vfl/v1/job.proto2\xa5\x03\n\x0b\x43oordinator\x12+\n\x05Greet\x12\x10.vfl.v1.Greeting\x1a\x10.vfl.v1.Greeting\x12\x37\n\x07OpenJob\x12\x16.vfl.v1.OpenJobRequest\x1a\x14.vfl.v1.OpenJobReply\x12\x30\n\x06\x41ttend\x12\x12.vfl.v1.Attendance\x1a\x10.vfl.v1.Presence0\x01\x12:\n\x08\x43loseJob\x12\x17.vfl.v1.CloseJobRequest\x1a\x15.vfl.v1.CloseJobReply\x12;\n\x0cGetPublicKey\x12\x18.vfl.v1.PublicKeyRequest\x1a\x11.vfl.v1.PublicKey\x12H\n\x0f\x44\x65\x63ryptGradient\x12\x16.vfl.v1.MaskedGradient\x1a\x19.vfl.v1.DecryptedGradient(\x01\x30\x01\x12;\n\x0b\x44\x65\x63ryptLoss\x12\x15.vfl.v1.EncryptedLoss\x1a\x15.vfl.v1.DecryptedLossb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18vfl/v1/coordinator.proto\x12\x06vfl.v1\x1a\x14vfl/v1/he_gram.proto\x1a\x16vfl/v1/he_linear.proto\x1a\x10vfl/v1/job.proto2\xae\x04\n\x0b\x43oordinator\x12+\n\x05Greet\x12\x10.vfl.v1.Greeting\x1a\x10.vfl.v1.Greeting\x12\x37\n\x07OpenJob\x12\x16.vfl.v1.OpenJobRequest\x1a\x14.vfl.v1.OpenJobReply\x12\x30\n\x06\x41ttend\x12\x12.vfl.v1.Attendance\x1a\x10.vfl.v1.Presence0\x01\x12:\n\x08\x43loseJob\x12\x17.vfl.v1.CloseJobRequest\x1a\x15.vfl.v1.CloseJobReply\x12;\n\x0cGetPublicKey\x12\x18.vfl.v1.PublicKeyRequest\x1a\x11.vfl.v1.PublicKey\x12H\n\x0f\x44\x65\x63ryptGradient\x12\x16.vfl.v1.MaskedGradient\x1a\x19.vfl.v1.DecryptedGradient(\x01\x30\x01\x12;\n\x0b\x44\x65\x63ryptLoss\x12\x15.vfl.v1.EncryptedLoss\x1a\x15.vfl.v1.DecryptedLoss\x12<\n\x0b\x44\x65\x63lareGram\x12\x17.vfl.v1.GramDeclaration\x1a\x14.vfl.v1.GramDeclared\x12I\n\x0f\x44\x65\x63ryptProducts\x12\x17.vfl.v1.BlindedProducts\x1a\x19.vfl.v1.DecryptedProducts(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'vfl.v1.coordinator_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_COORDINATOR']._serialized_start=79
-  _globals['_COORDINATOR']._serialized_end=500
+  _globals['_COORDINATOR']._serialized_start=101
+  _globals['_COORDINATOR']._serialized_end=659
 # @@protoc_insertion_point(module_scope)

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from common.rpc.pb import he_gram_pb2 as vfl_dot_v1_dot_he__gram__pb2
 from common.rpc.pb import he_linear_pb2 as vfl_dot_v1_dot_he__linear__pb2
 from common.rpc.pb import job_pb2 as vfl_dot_v1_dot_job__pb2
 
@@ -70,6 +71,16 @@ class CoordinatorStub:
                 request_serializer=vfl_dot_v1_dot_he__linear__pb2.EncryptedLoss.SerializeToString,
                 response_deserializer=vfl_dot_v1_dot_he__linear__pb2.DecryptedLoss.FromString,
                 _registered_method=True)
+        self.DeclareGram = channel.unary_unary(
+                '/vfl.v1.Coordinator/DeclareGram',
+                request_serializer=vfl_dot_v1_dot_he__gram__pb2.GramDeclaration.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_he__gram__pb2.GramDeclared.FromString,
+                _registered_method=True)
+        self.DecryptProducts = channel.stream_stream(
+                '/vfl.v1.Coordinator/DecryptProducts',
+                request_serializer=vfl_dot_v1_dot_he__gram__pb2.BlindedProducts.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_he__gram__pb2.DecryptedProducts.FromString,
+                _registered_method=True)
 
 
 class CoordinatorServicer:
@@ -119,6 +130,19 @@ class CoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeclareGram(self, request, context):
+        """he_gram.proto
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DecryptProducts(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -156,6 +180,16 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.DecryptLoss,
                     request_deserializer=vfl_dot_v1_dot_he__linear__pb2.EncryptedLoss.FromString,
                     response_serializer=vfl_dot_v1_dot_he__linear__pb2.DecryptedLoss.SerializeToString,
+            ),
+            'DeclareGram': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeclareGram,
+                    request_deserializer=vfl_dot_v1_dot_he__gram__pb2.GramDeclaration.FromString,
+                    response_serializer=vfl_dot_v1_dot_he__gram__pb2.GramDeclared.SerializeToString,
+            ),
+            'DecryptProducts': grpc.stream_stream_rpc_method_handler(
+                    servicer.DecryptProducts,
+                    request_deserializer=vfl_dot_v1_dot_he__gram__pb2.BlindedProducts.FromString,
+                    response_serializer=vfl_dot_v1_dot_he__gram__pb2.DecryptedProducts.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -347,6 +381,60 @@ class Coordinator:
             '/vfl.v1.Coordinator/DecryptLoss',
             vfl_dot_v1_dot_he__linear__pb2.EncryptedLoss.SerializeToString,
             vfl_dot_v1_dot_he__linear__pb2.DecryptedLoss.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeclareGram(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vfl.v1.Coordinator/DeclareGram',
+            vfl_dot_v1_dot_he__gram__pb2.GramDeclaration.SerializeToString,
+            vfl_dot_v1_dot_he__gram__pb2.GramDeclared.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DecryptProducts(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/vfl.v1.Coordinator/DecryptProducts',
+            vfl_dot_v1_dot_he__gram__pb2.BlindedProducts.SerializeToString,
+            vfl_dot_v1_dot_he__gram__pb2.DecryptedProducts.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,6 +8,7 @@ rounds, after both sides have opened the job.
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from common.rpc.pb import he_gram_pb2 as _he_gram_pb2
 from common.rpc.pb import he_linear_pb2 as _he_linear_pb2
 from common.rpc.pb import job_pb2 as _job_pb2
 import abc as _abc_1
@@ -44,6 +45,9 @@ class CoordinatorStub:
     """he_linear.proto"""
     DecryptGradient: _grpc.StreamStreamMultiCallable[_he_linear_pb2.MaskedGradient, _he_linear_pb2.DecryptedGradient]
     DecryptLoss: _grpc.UnaryUnaryMultiCallable[_he_linear_pb2.EncryptedLoss, _he_linear_pb2.DecryptedLoss]
+    DeclareGram: _grpc.UnaryUnaryMultiCallable[_he_gram_pb2.GramDeclaration, _he_gram_pb2.GramDeclared]
+    """he_gram.proto"""
+    DecryptProducts: _grpc.StreamStreamMultiCallable[_he_gram_pb2.BlindedProducts, _he_gram_pb2.DecryptedProducts]
 
 @_typing.type_check_only
 class CoordinatorAsyncStub(CoordinatorStub):
@@ -57,6 +61,9 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """he_linear.proto"""
     DecryptGradient: _aio.StreamStreamMultiCallable[_he_linear_pb2.MaskedGradient, _he_linear_pb2.DecryptedGradient]  # type: ignore[assignment]
     DecryptLoss: _aio.UnaryUnaryMultiCallable[_he_linear_pb2.EncryptedLoss, _he_linear_pb2.DecryptedLoss]  # type: ignore[assignment]
+    DeclareGram: _aio.UnaryUnaryMultiCallable[_he_gram_pb2.GramDeclaration, _he_gram_pb2.GramDeclared]  # type: ignore[assignment]
+    """he_gram.proto"""
+    DecryptProducts: _aio.StreamStreamMultiCallable[_he_gram_pb2.BlindedProducts, _he_gram_pb2.DecryptedProducts]  # type: ignore[assignment]
 
 class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -109,5 +116,20 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _he_linear_pb2.EncryptedLoss,
         context: _ServicerContext,
     ) -> _typing.Union[_he_linear_pb2.DecryptedLoss, _abc.Awaitable[_he_linear_pb2.DecryptedLoss]]: ...
+
+    @_abc_1.abstractmethod
+    def DeclareGram(
+        self,
+        request: _he_gram_pb2.GramDeclaration,
+        context: _ServicerContext,
+    ) -> _typing.Union[_he_gram_pb2.GramDeclared, _abc.Awaitable[_he_gram_pb2.GramDeclared]]:
+        """he_gram.proto"""
+
+    @_abc_1.abstractmethod
+    def DecryptProducts(
+        self,
+        request_iterator: _MaybeAsyncIterator[_he_gram_pb2.BlindedProducts],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_he_gram_pb2.DecryptedProducts], _abc.AsyncIterator[_he_gram_pb2.DecryptedProducts]]: ...
 
 def add_CoordinatorServicer_to_server(servicer: CoordinatorServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -49,6 +49,14 @@ class Disclosure(_message.Message):
         """results, to the operator of the party that owns them"""
         IDS: Disclosure._Kind.ValueType  # 9
         """which rows a party holds"""
+        FEATURES: Disclosure._Kind.ValueType  # 10
+        """columns of a party"""
+        CROSS_PRODUCTS: Disclosure._Kind.ValueType  # 11
+        """X'Y of two parties' columns"""
+        WEIGHTS: Disclosure._Kind.ValueType  # 12
+        """a party's part of the model, or of a search direction"""
+        SOLVER: Disclosure._Kind.ValueType  # 13
+        """scalars that a solver needs of all parties"""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: Disclosure.Kind.ValueType  # 0
@@ -69,6 +77,14 @@ class Disclosure(_message.Message):
     """results, to the operator of the party that owns them"""
     IDS: Disclosure.Kind.ValueType  # 9
     """which rows a party holds"""
+    FEATURES: Disclosure.Kind.ValueType  # 10
+    """columns of a party"""
+    CROSS_PRODUCTS: Disclosure.Kind.ValueType  # 11
+    """X'Y of two parties' columns"""
+    WEIGHTS: Disclosure.Kind.ValueType  # 12
+    """a party's part of the model, or of a search direction"""
+    SOLVER: Disclosure.Kind.ValueType  # 13
+    """scalars that a solver needs of all parties"""
 
     class _Granularity:
         ValueType = _typing.NewType("ValueType", _builtins.int)

@@ -23,17 +23,18 @@ _sym_db = _symbol_database.Default()
 
 
 from common.rpc.pb import align_pb2 as vfl_dot_v1_dot_align__pb2
+from common.rpc.pb import he_gram_pb2 as vfl_dot_v1_dot_he__gram__pb2
 from common.rpc.pb import he_linear_pb2 as vfl_dot_v1_dot_he__linear__pb2
 from common.rpc.pb import job_pb2 as vfl_dot_v1_dot_job__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1avfl/v1/passive_party.proto\x12\x06vfl.v1\x1a\x12vfl/v1/align.proto\x1a\x16vfl/v1/he_linear.proto\x1a\x10vfl/v1/job.proto2\xf2\x05\n\x0cPassiveParty\x12+\n\x05Greet\x12\x10.vfl.v1.Greeting\x1a\x10.vfl.v1.Greeting\x12\x37\n\x07OpenJob\x12\x16.vfl.v1.OpenJobRequest\x1a\x14.vfl.v1.OpenJobReply\x12\x30\n\x06\x41ttend\x12\x12.vfl.v1.Attendance\x1a\x10.vfl.v1.Presence0\x01\x12:\n\x08\x43loseJob\x12\x17.vfl.v1.CloseJobRequest\x1a\x15.vfl.v1.CloseJobReply\x12?\n\x0b\x42lindOwnIds\x12\x1a.vfl.v1.BlindOwnIdsRequest\x1a\x12.vfl.v1.BlindedIds0\x01\x12\x36\n\x08\x42lindIds\x12\x12.vfl.v1.BlindedIds\x1a\x12.vfl.v1.BlindedIds(\x01\x30\x01\x12\x44\n\x0cRevealCommon\x12\x17.vfl.v1.CommonPositions\x1a\x17.vfl.v1.CommonPositions(\x01\x30\x01\x12\x41\n\rSetCommonRows\x12\x17.vfl.v1.CommonPositions\x1a\x15.vfl.v1.CommonRowsSet(\x01\x12\x37\n\x07Prepare\x12\x16.vfl.v1.PrepareRequest\x1a\x14.vfl.v1.PrepareReply\x12\x41\n\rEncryptScores\x12\x15.vfl.v1.ScoresRequest\x1a\x17.vfl.v1.EncryptedScores0\x01\x12\x44\n\x0e\x41pplyResiduals\x12\x1a.vfl.v1.EncryptedResiduals\x1a\x14.vfl.v1.RoundApplied(\x01\x12J\n\x11SendPartialScores\x12\x1c.vfl.v1.PartialScoresRequest\x1a\x15.vfl.v1.PartialScores0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1avfl/v1/passive_party.proto\x12\x06vfl.v1\x1a\x12vfl/v1/align.proto\x1a\x14vfl/v1/he_gram.proto\x1a\x16vfl/v1/he_linear.proto\x1a\x10vfl/v1/job.proto2\xed\x08\n\x0cPassiveParty\x12+\n\x05Greet\x12\x10.vfl.v1.Greeting\x1a\x10.vfl.v1.Greeting\x12\x37\n\x07OpenJob\x12\x16.vfl.v1.OpenJobRequest\x1a\x14.vfl.v1.OpenJobReply\x12\x30\n\x06\x41ttend\x12\x12.vfl.v1.Attendance\x1a\x10.vfl.v1.Presence0\x01\x12:\n\x08\x43loseJob\x12\x17.vfl.v1.CloseJobRequest\x1a\x15.vfl.v1.CloseJobReply\x12?\n\x0b\x42lindOwnIds\x12\x1a.vfl.v1.BlindOwnIdsRequest\x1a\x12.vfl.v1.BlindedIds0\x01\x12\x36\n\x08\x42lindIds\x12\x12.vfl.v1.BlindedIds\x1a\x12.vfl.v1.BlindedIds(\x01\x30\x01\x12\x44\n\x0cRevealCommon\x12\x17.vfl.v1.CommonPositions\x1a\x17.vfl.v1.CommonPositions(\x01\x30\x01\x12\x41\n\rSetCommonRows\x12\x17.vfl.v1.CommonPositions\x1a\x15.vfl.v1.CommonRowsSet(\x01\x12\x37\n\x07Prepare\x12\x16.vfl.v1.PrepareRequest\x1a\x14.vfl.v1.PrepareReply\x12\x41\n\rEncryptScores\x12\x15.vfl.v1.ScoresRequest\x1a\x17.vfl.v1.EncryptedScores0\x01\x12\x44\n\x0e\x41pplyResiduals\x12\x1a.vfl.v1.EncryptedResiduals\x1a\x14.vfl.v1.RoundApplied(\x01\x12\x32\n\x08TakeStep\x12\x13.vfl.v1.StepRequest\x1a\x11.vfl.v1.StepTaken\x12J\n\x11SendPartialScores\x12\x1c.vfl.v1.PartialScoresRequest\x1a\x15.vfl.v1.PartialScores0\x01\x12\x41\n\x0eSendPackedRows\x12\x19.vfl.v1.PackedRowsRequest\x1a\x12.vfl.v1.PackedRows0\x01\x12>\n\x0cMaskProducts\x12\x12.vfl.v1.PackedRows\x1a\x16.vfl.v1.MaskedProducts(\x01\x30\x01\x12?\n\x0cTakeProducts\x12\x16.vfl.v1.MaskedProducts\x1a\x15.vfl.v1.ProductsTaken(\x01\x12>\n\rSendDirection\x12\x18.vfl.v1.DirectionRequest\x1a\x11.vfl.v1.Direction0\x01\x12\x41\n\x0f\x41pplyDirections\x12\x11.vfl.v1.Direction\x1a\x19.vfl.v1.DirectionsApplied(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'vfl.v1.passive_party_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PASSIVEPARTY']._serialized_start=101
-  _globals['_PASSIVEPARTY']._serialized_end=855
+  _globals['_PASSIVEPARTY']._serialized_start=123
+  _globals['_PASSIVEPARTY']._serialized_end=1256
 # @@protoc_insertion_point(module_scope)

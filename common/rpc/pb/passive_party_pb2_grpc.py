@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from common.rpc.pb import align_pb2 as vfl_dot_v1_dot_align__pb2
+from common.rpc.pb import he_gram_pb2 as vfl_dot_v1_dot_he__gram__pb2
 from common.rpc.pb import he_linear_pb2 as vfl_dot_v1_dot_he__linear__pb2
 from common.rpc.pb import job_pb2 as vfl_dot_v1_dot_job__pb2
 
@@ -91,10 +92,40 @@ class PassivePartyStub:
                 request_serializer=vfl_dot_v1_dot_he__linear__pb2.EncryptedResiduals.SerializeToString,
                 response_deserializer=vfl_dot_v1_dot_he__linear__pb2.RoundApplied.FromString,
                 _registered_method=True)
+        self.TakeStep = channel.unary_unary(
+                '/vfl.v1.PassiveParty/TakeStep',
+                request_serializer=vfl_dot_v1_dot_he__linear__pb2.StepRequest.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_he__linear__pb2.StepTaken.FromString,
+                _registered_method=True)
         self.SendPartialScores = channel.unary_stream(
                 '/vfl.v1.PassiveParty/SendPartialScores',
                 request_serializer=vfl_dot_v1_dot_he__linear__pb2.PartialScoresRequest.SerializeToString,
                 response_deserializer=vfl_dot_v1_dot_he__linear__pb2.PartialScores.FromString,
+                _registered_method=True)
+        self.SendPackedRows = channel.unary_stream(
+                '/vfl.v1.PassiveParty/SendPackedRows',
+                request_serializer=vfl_dot_v1_dot_he__gram__pb2.PackedRowsRequest.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_he__gram__pb2.PackedRows.FromString,
+                _registered_method=True)
+        self.MaskProducts = channel.stream_stream(
+                '/vfl.v1.PassiveParty/MaskProducts',
+                request_serializer=vfl_dot_v1_dot_he__gram__pb2.PackedRows.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_he__gram__pb2.MaskedProducts.FromString,
+                _registered_method=True)
+        self.TakeProducts = channel.stream_unary(
+                '/vfl.v1.PassiveParty/TakeProducts',
+                request_serializer=vfl_dot_v1_dot_he__gram__pb2.MaskedProducts.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_he__gram__pb2.ProductsTaken.FromString,
+                _registered_method=True)
+        self.SendDirection = channel.unary_stream(
+                '/vfl.v1.PassiveParty/SendDirection',
+                request_serializer=vfl_dot_v1_dot_he__gram__pb2.DirectionRequest.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_he__gram__pb2.Direction.FromString,
+                _registered_method=True)
+        self.ApplyDirections = channel.stream_unary(
+                '/vfl.v1.PassiveParty/ApplyDirections',
+                request_serializer=vfl_dot_v1_dot_he__gram__pb2.Direction.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_he__gram__pb2.DirectionsApplied.FromString,
                 _registered_method=True)
 
 
@@ -170,7 +201,44 @@ class PassivePartyServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TakeStep(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SendPartialScores(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SendPackedRows(self, request, context):
+        """he_gram.proto
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MaskProducts(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TakeProducts(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SendDirection(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ApplyDirections(self, request_iterator, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -234,10 +302,40 @@ def add_PassivePartyServicer_to_server(servicer, server):
                     request_deserializer=vfl_dot_v1_dot_he__linear__pb2.EncryptedResiduals.FromString,
                     response_serializer=vfl_dot_v1_dot_he__linear__pb2.RoundApplied.SerializeToString,
             ),
+            'TakeStep': grpc.unary_unary_rpc_method_handler(
+                    servicer.TakeStep,
+                    request_deserializer=vfl_dot_v1_dot_he__linear__pb2.StepRequest.FromString,
+                    response_serializer=vfl_dot_v1_dot_he__linear__pb2.StepTaken.SerializeToString,
+            ),
             'SendPartialScores': grpc.unary_stream_rpc_method_handler(
                     servicer.SendPartialScores,
                     request_deserializer=vfl_dot_v1_dot_he__linear__pb2.PartialScoresRequest.FromString,
                     response_serializer=vfl_dot_v1_dot_he__linear__pb2.PartialScores.SerializeToString,
+            ),
+            'SendPackedRows': grpc.unary_stream_rpc_method_handler(
+                    servicer.SendPackedRows,
+                    request_deserializer=vfl_dot_v1_dot_he__gram__pb2.PackedRowsRequest.FromString,
+                    response_serializer=vfl_dot_v1_dot_he__gram__pb2.PackedRows.SerializeToString,
+            ),
+            'MaskProducts': grpc.stream_stream_rpc_method_handler(
+                    servicer.MaskProducts,
+                    request_deserializer=vfl_dot_v1_dot_he__gram__pb2.PackedRows.FromString,
+                    response_serializer=vfl_dot_v1_dot_he__gram__pb2.MaskedProducts.SerializeToString,
+            ),
+            'TakeProducts': grpc.stream_unary_rpc_method_handler(
+                    servicer.TakeProducts,
+                    request_deserializer=vfl_dot_v1_dot_he__gram__pb2.MaskedProducts.FromString,
+                    response_serializer=vfl_dot_v1_dot_he__gram__pb2.ProductsTaken.SerializeToString,
+            ),
+            'SendDirection': grpc.unary_stream_rpc_method_handler(
+                    servicer.SendDirection,
+                    request_deserializer=vfl_dot_v1_dot_he__gram__pb2.DirectionRequest.FromString,
+                    response_serializer=vfl_dot_v1_dot_he__gram__pb2.Direction.SerializeToString,
+            ),
+            'ApplyDirections': grpc.stream_unary_rpc_method_handler(
+                    servicer.ApplyDirections,
+                    request_deserializer=vfl_dot_v1_dot_he__gram__pb2.Direction.FromString,
+                    response_serializer=vfl_dot_v1_dot_he__gram__pb2.DirectionsApplied.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -548,6 +646,33 @@ class PassiveParty:
             _registered_method=True)
 
     @staticmethod
+    def TakeStep(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vfl.v1.PassiveParty/TakeStep',
+            vfl_dot_v1_dot_he__linear__pb2.StepRequest.SerializeToString,
+            vfl_dot_v1_dot_he__linear__pb2.StepTaken.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def SendPartialScores(request,
             target,
             options=(),
@@ -564,6 +689,141 @@ class PassiveParty:
             '/vfl.v1.PassiveParty/SendPartialScores',
             vfl_dot_v1_dot_he__linear__pb2.PartialScoresRequest.SerializeToString,
             vfl_dot_v1_dot_he__linear__pb2.PartialScores.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SendPackedRows(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/vfl.v1.PassiveParty/SendPackedRows',
+            vfl_dot_v1_dot_he__gram__pb2.PackedRowsRequest.SerializeToString,
+            vfl_dot_v1_dot_he__gram__pb2.PackedRows.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MaskProducts(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/vfl.v1.PassiveParty/MaskProducts',
+            vfl_dot_v1_dot_he__gram__pb2.PackedRows.SerializeToString,
+            vfl_dot_v1_dot_he__gram__pb2.MaskedProducts.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TakeProducts(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/vfl.v1.PassiveParty/TakeProducts',
+            vfl_dot_v1_dot_he__gram__pb2.MaskedProducts.SerializeToString,
+            vfl_dot_v1_dot_he__gram__pb2.ProductsTaken.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SendDirection(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/vfl.v1.PassiveParty/SendDirection',
+            vfl_dot_v1_dot_he__gram__pb2.DirectionRequest.SerializeToString,
+            vfl_dot_v1_dot_he__gram__pb2.Direction.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ApplyDirections(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/vfl.v1.PassiveParty/ApplyDirections',
+            vfl_dot_v1_dot_he__gram__pb2.Direction.SerializeToString,
+            vfl_dot_v1_dot_he__gram__pb2.DirectionsApplied.FromString,
             options,
             channel_credentials,
             insecure,

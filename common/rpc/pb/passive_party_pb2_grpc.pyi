@@ -6,6 +6,7 @@ What a passive party answers. Only the active party of a job may call it for tha
 from collections import abc as _abc
 from grpc import aio as _aio
 from common.rpc.pb import align_pb2 as _align_pb2
+from common.rpc.pb import he_gram_pb2 as _he_gram_pb2
 from common.rpc.pb import he_linear_pb2 as _he_linear_pb2
 from common.rpc.pb import job_pb2 as _job_pb2
 import abc as _abc_1
@@ -47,7 +48,14 @@ class PassivePartyStub:
     """he_linear.proto"""
     EncryptScores: _grpc.UnaryStreamMultiCallable[_he_linear_pb2.ScoresRequest, _he_linear_pb2.EncryptedScores]
     ApplyResiduals: _grpc.StreamUnaryMultiCallable[_he_linear_pb2.EncryptedResiduals, _he_linear_pb2.RoundApplied]
+    TakeStep: _grpc.UnaryUnaryMultiCallable[_he_linear_pb2.StepRequest, _he_linear_pb2.StepTaken]
     SendPartialScores: _grpc.UnaryStreamMultiCallable[_he_linear_pb2.PartialScoresRequest, _he_linear_pb2.PartialScores]
+    SendPackedRows: _grpc.UnaryStreamMultiCallable[_he_gram_pb2.PackedRowsRequest, _he_gram_pb2.PackedRows]
+    """he_gram.proto"""
+    MaskProducts: _grpc.StreamStreamMultiCallable[_he_gram_pb2.PackedRows, _he_gram_pb2.MaskedProducts]
+    TakeProducts: _grpc.StreamUnaryMultiCallable[_he_gram_pb2.MaskedProducts, _he_gram_pb2.ProductsTaken]
+    SendDirection: _grpc.UnaryStreamMultiCallable[_he_gram_pb2.DirectionRequest, _he_gram_pb2.Direction]
+    ApplyDirections: _grpc.StreamUnaryMultiCallable[_he_gram_pb2.Direction, _he_gram_pb2.DirectionsApplied]
 
 @_typing.type_check_only
 class PassivePartyAsyncStub(PassivePartyStub):
@@ -66,7 +74,14 @@ class PassivePartyAsyncStub(PassivePartyStub):
     """he_linear.proto"""
     EncryptScores: _aio.UnaryStreamMultiCallable[_he_linear_pb2.ScoresRequest, _he_linear_pb2.EncryptedScores]  # type: ignore[assignment]
     ApplyResiduals: _aio.StreamUnaryMultiCallable[_he_linear_pb2.EncryptedResiduals, _he_linear_pb2.RoundApplied]  # type: ignore[assignment]
+    TakeStep: _aio.UnaryUnaryMultiCallable[_he_linear_pb2.StepRequest, _he_linear_pb2.StepTaken]  # type: ignore[assignment]
     SendPartialScores: _aio.UnaryStreamMultiCallable[_he_linear_pb2.PartialScoresRequest, _he_linear_pb2.PartialScores]  # type: ignore[assignment]
+    SendPackedRows: _aio.UnaryStreamMultiCallable[_he_gram_pb2.PackedRowsRequest, _he_gram_pb2.PackedRows]  # type: ignore[assignment]
+    """he_gram.proto"""
+    MaskProducts: _aio.StreamStreamMultiCallable[_he_gram_pb2.PackedRows, _he_gram_pb2.MaskedProducts]  # type: ignore[assignment]
+    TakeProducts: _aio.StreamUnaryMultiCallable[_he_gram_pb2.MaskedProducts, _he_gram_pb2.ProductsTaken]  # type: ignore[assignment]
+    SendDirection: _aio.UnaryStreamMultiCallable[_he_gram_pb2.DirectionRequest, _he_gram_pb2.Direction]  # type: ignore[assignment]
+    ApplyDirections: _aio.StreamUnaryMultiCallable[_he_gram_pb2.Direction, _he_gram_pb2.DirectionsApplied]  # type: ignore[assignment]
 
 class PassivePartyServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -150,10 +165,53 @@ class PassivePartyServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_he_linear_pb2.RoundApplied, _abc.Awaitable[_he_linear_pb2.RoundApplied]]: ...
 
     @_abc_1.abstractmethod
+    def TakeStep(
+        self,
+        request: _he_linear_pb2.StepRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_he_linear_pb2.StepTaken, _abc.Awaitable[_he_linear_pb2.StepTaken]]: ...
+
+    @_abc_1.abstractmethod
     def SendPartialScores(
         self,
         request: _he_linear_pb2.PartialScoresRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_he_linear_pb2.PartialScores], _abc.AsyncIterator[_he_linear_pb2.PartialScores]]: ...
+
+    @_abc_1.abstractmethod
+    def SendPackedRows(
+        self,
+        request: _he_gram_pb2.PackedRowsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_he_gram_pb2.PackedRows], _abc.AsyncIterator[_he_gram_pb2.PackedRows]]:
+        """he_gram.proto"""
+
+    @_abc_1.abstractmethod
+    def MaskProducts(
+        self,
+        request_iterator: _MaybeAsyncIterator[_he_gram_pb2.PackedRows],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_he_gram_pb2.MaskedProducts], _abc.AsyncIterator[_he_gram_pb2.MaskedProducts]]: ...
+
+    @_abc_1.abstractmethod
+    def TakeProducts(
+        self,
+        request_iterator: _MaybeAsyncIterator[_he_gram_pb2.MaskedProducts],
+        context: _ServicerContext,
+    ) -> _typing.Union[_he_gram_pb2.ProductsTaken, _abc.Awaitable[_he_gram_pb2.ProductsTaken]]: ...
+
+    @_abc_1.abstractmethod
+    def SendDirection(
+        self,
+        request: _he_gram_pb2.DirectionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_he_gram_pb2.Direction], _abc.AsyncIterator[_he_gram_pb2.Direction]]: ...
+
+    @_abc_1.abstractmethod
+    def ApplyDirections(
+        self,
+        request_iterator: _MaybeAsyncIterator[_he_gram_pb2.Direction],
+        context: _ServicerContext,
+    ) -> _typing.Union[_he_gram_pb2.DirectionsApplied, _abc.Awaitable[_he_gram_pb2.DirectionsApplied]]: ...
 
 def add_PassivePartyServicer_to_server(servicer: PassivePartyServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
