@@ -61,3 +61,10 @@ def two_passive(tmp_path_factory: pytest.TempPathFactory, small_keys: None) -> C
     train = {"max_rounds": 12, "learning_rate": 0.05, "batch_size": 20, "loss_every": 2}
     job = job_of(passive=["party_a", "party_a2"], train=train)
     return captured(tmp_path_factory.mktemp("two"), Rows.drawn(41, (4, 3)), job)
+
+
+@pytest.fixture(scope="session")
+def phe_backend(tmp_path_factory: pytest.TempPathFactory, small_keys: None) -> Captured:
+    """Return the wire of a job whose arithmetic is the reference implementation's."""
+    job = job_of(train={"max_rounds": 3}, crypto={"backend": "phe"})
+    return captured(tmp_path_factory.mktemp("phe"), Rows.drawn(40, (4, 3)), job)

@@ -12,7 +12,7 @@ from common.runtime.compute import InProcessExecutor
 from tests.attacks.captured import Captured, divided, noise_of, product_noise
 
 SCALE = FixedPoint(32)
-JOBS = ("full_batch", "two_passive")
+JOBS = ("full_batch", "two_passive", "phe_backend")
 
 
 @pytest.fixture(params=JOBS)
@@ -147,12 +147,16 @@ def test_a_0_1_column_leaves_neither_as_its_input_nor_as_1(full_batch: Captured)
         assert noise_of(gradient[1], modulus) not in inputs
 
 
-def test_every_ciphertext_on_the_wire_is_under_its_own_noise(full_batch: Captured) -> None:
+@pytest.mark.parametrize("backend", ["full_batch", "phe_backend"])
+def test_every_ciphertext_on_the_wire_is_under_its_own_noise(
+    backend: str, request: pytest.FixtureRequest
+) -> None:
     """Two with the same noise would give away the difference of their plaintexts, equal ones equality."""
-    ciphertexts = full_batch.sent_ciphertexts()
-    rows, columns = full_batch.rows.passive.shape[0], 4 + 3 + 1
-    assert len(ciphertexts) == full_batch.rounds * (2 * rows + columns + 2)
-    noises = {noise_of(ciphertext, full_batch.key.modulus) for ciphertext in ciphertexts}
+    job: Captured = request.getfixturevalue(backend)
+    ciphertexts = job.sent_ciphertexts()
+    rows, columns = job.rows.passive.shape[0], 4 + 3 + 1
+    assert len(ciphertexts) == job.rounds * (2 * rows + columns + 2)
+    noises = {noise_of(ciphertext, job.key.modulus) for ciphertext in ciphertexts}
     assert len(noises) == len(ciphertexts)
 
 
