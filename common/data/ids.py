@@ -84,7 +84,7 @@ class IdRule:
 
 
 def rule_differences(ours: str, theirs: str) -> list[str]:
-    """Return how two rules differ, both as `IdRule.describe` writes them: "case: "keep" here, "upper" there".
+    """Return how two rules differ, both as `IdRule.describe` writes them: `case: "keep" here, "upper" there`.
 
     Raises:
         RemoteProtocolError: The other side's text is no rule.
