@@ -218,4 +218,4 @@ def _require_fit(
         if column.total:
             faults[name] = column
     if faults:
-        raise unfit_cells(source, faults)
+        raise unfit_cells(source, faults, request.label.name if request.label else None)

@@ -10,8 +10,8 @@ from common.data.wording import SHOWN_CASES, counted, listed
 from common.errors import DataError
 
 
-def unfit_cells(source: Source, faults: Mapping[str, Faults]) -> DataError:
-    """Return one error for all columns."""
+def unfit_cells(source: Source, faults: Mapping[str, Faults], label: str | None) -> DataError:
+    """Return one error for all columns; `label` is the one that is to be predicted."""
     total = sum(column.total for column in faults.values())
     first = dict(list(faults.items())[:SHOWN_CASES])
     rows = sorted({row for column in first.values() for rows in column.first.values() for row in rows})
@@ -23,7 +23,7 @@ def unfit_cells(source: Source, faults: Mapping[str, Faults]) -> DataError:
         f"{source.label}: {counted(total, 'cell')} in {counted(len(faults), 'column')} "
         f"({named}{', …' if more else ''}) cannot serve as they are",
         where=f"{source.label}, {'; '.join(shown)}{more}",
-        advice=_advice(faults),
+        advice=_advice(faults, label),
     )
 
 
@@ -34,7 +34,7 @@ def _described(places: Mapping[int, str], column: Faults) -> str:
     )
 
 
-def _advice(faults: Mapping[str, Faults]) -> str:
+def _advice(faults: Mapping[str, Faults], label: str | None) -> str:
     texts = [name for name, column in faults.items() if TEXT in column.counts]
     # In a column of texts an NA is one text among others.
     kinds = {fault for name, column in faults.items() if name not in texts for fault in column.counts}
@@ -43,7 +43,12 @@ def _advice(faults: Mapping[str, Faults]) -> str:
     if markers:
         advice.append(f"declare missing_values: ['', {', '.join(markers)}] and a rule under missing")
     elif EMPTY in kinds:
-        advice.append("declare a rule under missing, such as mean or drop; for a label missing_labels: drop")
+        advice.append("declare a rule under missing, such as mean or drop")
+    if label in faults and EMPTY in kinds:
+        advice.append("declare missing_labels: drop")
+    if label in texts:
+        advice.append("name the label's value that counts as positive in the job, under data")
+        texts.remove(label)
     if OTHER_DECIMAL[","] in kinds:
         advice.append('declare decimal: "," under source')
     if texts:

@@ -136,3 +136,10 @@ def test_a_label_of_two_texts_becomes_one_and_zero_by_the_declared_positive(
     table = read(tmp_path, content, label=label)
     assert table.column("y").tolist() == expected
     assert f"{sum(expected)} of 3 rows are 1" in table.intake.notes[-1]
+
+
+def test_a_label_of_texts_without_a_declared_positive_says_what_to_declare(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        read(tmp_path, "id,y,x\n1,yes,1\n2,no,2\n", label=Label("y"))
+    assert "counts as positive in the job" in caught.value.advice
+    assert "categorical" not in caught.value.advice
