@@ -22,6 +22,10 @@ SECRET = (Disclosure.CIPHERTEXT, Disclosure.MASKED)
 BY_THE_CLOCK = {"Presence", "JobEvent", "JobRecord", "CloseJobReply"}
 
 
+# A number about all rows that conjugate gradients exchange in the clear; it declares itself as such.
+BESIDE = {"vfl.v1.RoundApplied.curvature"}
+
+
 def test_ciphertexts_and_masked_values_travel_with_nothing_but_their_turn() -> None:
     """No exponent, no scale, no length beside them, and no room for one."""
     secret = [
@@ -32,7 +36,8 @@ def test_ciphertexts_and_masked_values_travel_with_nothing_but_their_turn() -> N
     assert len(secret) == 6
     for message in secret:
         for field in message.fields:
-            assert field.name == "turn" or field.type == FieldDescriptor.TYPE_BYTES, field.full_name
+            if field.full_name not in BESIDE:
+                assert field.name == "turn" or field.type == FieldDescriptor.TYPE_BYTES, field.full_name
 
 
 @pytest.mark.parametrize("job", ["full_batch", "two_passive"])
