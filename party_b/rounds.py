@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
 
 from common.crypto.cipher import Cipher, CipherVector, parse_ciphertexts
 from common.errors import RemoteProtocolError
 from common.rpc.pb import he_linear_pb2 as he
 from common.runtime.config_job import JobConfig
 from common.runtime.coordinator_client import CoordinatorClient
+from common.runtime.noise_ahead import NoiseAhead
 from common.runtime.stopwatch import Stopwatch
 from party_b.he_linear import ActiveRegression
 from party_b.passive_client import PassiveClient, Residuals
@@ -36,6 +39,16 @@ class Rounds:
         self._passive = passive
         self._coordinator = coordinator
         self._watch = watch
+
+    @contextmanager
+    def noise_ahead(self, executor: Executor, rows: int) -> Iterator[None]:
+        """Prepare the noise of rounds to come while this party waits; for rounds of so many rows."""
+        # In a round: a residual a row, the loss, and the gradient.
+        ahead = NoiseAhead(self._cipher, executor, rows + 1 + len(self._role.weights))
+        try:
+            yield
+        finally:
+            ahead.finish()
 
     async def run(self, number: int) -> float | None:
         """Conduct a round; return its loss in mean form, None if the job does not ask for it."""
