@@ -20,6 +20,7 @@ from common.rpc.pb import job_pb2 as pb
 from common.runtime.config_job import JobConfig
 from common.runtime.coordinator_client import CoordinatorClient
 from common.runtime.linear_design import LinearDesign, cipher_for, prove_plan
+from common.runtime.noise_ahead import NoiseAhead
 from common.runtime.stopwatch import Stopwatch
 from party_a.he_linear import PassiveRegression
 
@@ -47,6 +48,7 @@ class LinearCalls:
         self._executor = executor
         self._role: PassiveRegression | None = None
         self._cipher: Cipher | None = None
+        self._ahead: NoiseAhead | None = None
         self._applying = asyncio.Lock()
         self._last: he.RoundApplied | None = None
         self._measured = False
@@ -66,6 +68,9 @@ class LinearCalls:
                 FixedPoint(self._job.crypto.precision_bits),
                 SystemEntropy(),
             )
+            # In a round: a score a row, the loss share, and the gradient.
+            sealed = len(self.design.schedule.rows_of(1)) + 1 + self.design.columns
+            self._ahead = NoiseAhead(self._cipher, self._executor, sealed)
         return he.PrepareReply(turn=request.turn, key_id=key.key_id)
 
     async def encrypt_scores(self, turn: pb.Turn) -> AsyncIterator[he.EncryptedScores]:
@@ -73,6 +78,8 @@ class LinearCalls:
         role, cipher = self._ready()
         self._require_training()
         rows = await self.watch.thread("scores", role.begin, turn.round)
+        if turn.round == self._job.train.max_rounds:
+            self._finish_noise()
         alone = len(self._job.passive) == 1
         for part in flowing_slices(rows, cipher.key.ciphertext_bytes):
             sealed = await self.watch.thread("scores", role.encrypt_scores, part)
@@ -150,6 +157,7 @@ class LinearCalls:
 
     async def leave(self) -> None:
         """Let go of the coordinator; the job is over."""
+        self._finish_noise()
         if self.attendance is not None and self.attendance is not asyncio.current_task():
             self.attendance.cancel()
             with suppress(asyncio.CancelledError, ColonnadeError):
@@ -183,6 +191,10 @@ class LinearCalls:
         if rate not in ("auto", request.learning_rate):
             raise RemoteProtocolError("the step size is not the one in the job")
         return columns
+
+    def _finish_noise(self) -> None:
+        if self._ahead is not None:
+            self._ahead.finish()
 
     def _require_training(self) -> None:
         if self._measured:

@@ -199,7 +199,8 @@ class _Conductor:
     async def _train_and_measure(self, opened: _Opened) -> tuple[_Trained, Floats]:
         with self._timed("preparing"):
             rounds, trained = await self._prepare(opened)
-        with self._timed("training"):
+        rows = len(opened.design.schedule.rows_of(1))
+        with self._timed("training"), rounds.noise_ahead(self._tools.executor, rows):
             await self._train(rounds, trained, opened)
         with self._timed("evaluating"):
             await self._active.enter("evaluating", "measuring the model")
