@@ -242,6 +242,6 @@ async def _connected(
     try:
         yield reader, writer
     finally:
-        writer.close()
-        with contextlib.suppress(OSError, ssl.SSLError):
-            await writer.wait_closed()
+        # A polite end would wait half a minute for the server's goodbye: gRPC gives none to a client that
+        # has not spoken HTTP/2.
+        writer.transport.abort()
