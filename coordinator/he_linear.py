@@ -75,14 +75,16 @@ class KeyHolder:
         return [party for party in members if party not in self._columns]
 
     def open(self, party: str, columns: int) -> None:
-        """Note that a party has opened the job and how long its gradients will be.
+        """Note that a party has opened the job, and how long its gradients will be.
+
+        Nothing is decrypted for a party that has declared 0 columns, as it does until its rows are aligned.
 
         Raises:
-            RemoteProtocolError: A second opening declares another length, or no columns at all.
+            RemoteProtocolError: Another length was declared before.
         """
-        if columns < 1:
-            raise RemoteProtocolError(f"{party} declares {columns} columns; at least one is needed")
-        if self._columns.setdefault(party, columns) != columns:
+        if not self._columns.get(party):
+            self._columns[party] = columns
+        if columns not in (0, self._columns[party]):
             raise RemoteProtocolError(
                 f"{party} declares {columns} columns, after it had declared {self._columns[party]}"
             )

@@ -15,6 +15,7 @@ import numpy as np
 
 from common.crypto.psi import MAX_IDS, Points, Progress, blind_ids, blind_points, sorting_order
 from common.crypto.psi_curve import SecretScalar
+from common.data.ids import in_id_order
 from common.errors import Refused, RemoteProtocolError
 from common.types import Ints
 
@@ -92,7 +93,9 @@ class PassiveAlignment:
         return blinded.before[positions]
 
     def set_common(self, positions: Ints) -> Ints:
-        """Return the own rows that all parties have, in the common order.
+        """Return the own rows that all parties have, in the order of the ids as text.
+
+        All parties have the same common ids, so all get the same order, the same for every scalar.
 
         Raises:
             Refused: They are fewer than this party's policy allows.
@@ -102,7 +105,7 @@ class PassiveAlignment:
         if self._own is None:
             raise RemoteProtocolError("the own ids were not blinded yet")
         self._check(positions, len(self._own.points))
-        rows = self._own.before[positions]
+        rows = in_id_order(self._ids, self._own.before[positions])
         if self._common is not None and not np.array_equal(self._common, rows):
             raise RemoteProtocolError("other common ids were named before")
         self._common = rows

@@ -11,6 +11,7 @@ from contextlib import suppress
 from common.crypto.cipher import Cipher, parse_ciphertexts
 from common.crypto.entropy import SystemEntropy
 from common.crypto.fixed_point import FixedPoint
+from common.data.table import Table
 from common.errors import ColonnadeError, RemoteProtocolError
 from common.glm.losses import SQUARED
 from common.glm.solvers import GradientDescent
@@ -19,9 +20,10 @@ from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
 from common.runtime.config_job import JobConfig
 from common.runtime.coordinator_client import CoordinatorClient
-from common.runtime.linear_design import LinearDesign, cipher_for, prove_plan
+from common.runtime.linear_design import LinearDesign, cipher_for, plain_design, prove_plan
 from common.runtime.noise_ahead import NoiseAhead
-from common.runtime.stopwatch import Stopwatch
+from common.types import Ints
+from party_a.align_calls import AlignmentCalls
 from party_a.he_linear import PassiveRegression
 
 _SCORE_BYTES = 8  # a partial score in the clear is a double
@@ -34,17 +36,20 @@ class LinearCalls:
         self,
         party: str,
         job: JobConfig,
-        design: LinearDesign,
+        table: Table,
+        alignment: AlignmentCalls,
         coordinator: CoordinatorClient,
         executor: Executor,
     ) -> None:
-        self.design = design
+        self.alignment = alignment
         self.coordinator = coordinator
         self.opened: asyncio.Future[pb.OpenJobReply] = asyncio.get_running_loop().create_future()
         self.attendance: asyncio.Future[None] | None = None
-        self.watch = Stopwatch()
+        self.watch = alignment.watch
         self._party = party
         self._job = job
+        self._table = table
+        self._design: LinearDesign | None = None
         self._executor = executor
         self._role: PassiveRegression | None = None
         self._cipher: Cipher | None = None
@@ -53,17 +58,33 @@ class LinearCalls:
         self._last: he.RoundApplied | None = None
         self._measured = False
 
+    async def build_design(self, turn: pb.Turn, rows: Ints) -> he.BuildDesignReply:
+        """Split and prepare the aligned rows, and declare the columns at the coordinator.
+
+        The largest eigenvalue is told only if the job asks for an automatic step size.
+        """
+        if self._design is None:
+            aligned = await self.watch.thread("preparing", self._table.take, rows)
+            self._design = await self.watch.thread("preparing", plain_design, aligned, self._job)
+        design = self._design
+        await self.coordinator.open_job(design.columns)
+        reply = he.BuildDesignReply(turn=turn, train_rows=len(design.train), columns=design.columns)
+        if self._job.train.learning_rate == "auto":
+            reply.curvature = await self.watch.thread("preparing", design.curvature)
+        return reply
+
     async def prepare(self, request: he.PrepareRequest) -> he.PrepareReply:
         """Prove the plan, fetch the public key from the coordinator itself, and take the role."""
+        design = self.design
         columns = self._checked(request)
-        await self.watch.thread("preparing", prove_plan, self.design, self._job, columns)
+        await self.watch.thread("preparing", prove_plan, design, self._job, columns)
         key = await self.coordinator.public_key()
         if self._role is None:
             self._cipher = cipher_for(self._job, key, self._executor)
             self._role = PassiveRegression(
-                self.design.matrix[self.design.train],
-                self.design.schedule,
-                GradientDescent(self.design.step(request.learning_rate), SQUARED),
+                design.matrix[design.train],
+                design.schedule,
+                GradientDescent(design.step(request.learning_rate), SQUARED),
                 self._cipher,
                 FixedPoint(self._job.crypto.precision_bits),
                 SystemEntropy(),
@@ -191,6 +212,17 @@ class LinearCalls:
         if rate not in ("auto", request.learning_rate):
             raise RemoteProtocolError("the step size is not the one in the job")
         return columns
+
+    @property
+    def design(self) -> LinearDesign:
+        """This party's columns of the aligned rows.
+
+        Raises:
+            RemoteProtocolError: The rows were not named yet.
+        """
+        if self._design is None:
+            raise RemoteProtocolError("the job's rows have not been aligned yet")
+        return self._design
 
     def _finish_noise(self) -> None:
         if self._ahead is not None:

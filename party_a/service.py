@@ -6,11 +6,9 @@ import asyncio
 import hashlib
 import json
 import logging
-import secrets
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Executor
 
-from common.data.ids import ordered_id_digest, sorted_id_digest
 from common.data.table import Table
 from common.errors import ColonnadeError, RemoteProtocolError
 from common.rpc.greeting import check_caller, make_greeting
@@ -18,22 +16,24 @@ from common.rpc.identity import Context, caller
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.pb.passive_party_pb2 import DESCRIPTOR
-from common.rpc.pb.passive_party_pb2_grpc import PassivePartyServicer, add_PassivePartyServicer_to_server
+from common.rpc.pb.passive_party_pb2_grpc import add_PassivePartyServicer_to_server
 from common.rpc.server import PartyServer
 from common.rpc.wiretap import Tap, Wiretap
+from common.runtime.alignment_cache import AlignmentCache
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
 from common.runtime.coordinator_client import CoordinatorClient
 from common.runtime.hosting import Ending, HostedJob, JobHost
-from common.runtime.linear_design import plain_design, read_dataset
+from common.runtime.linear_design import alignment_key, id_rule, plain_design, read_dataset
 from common.runtime.state import JobStore
+from party_a.align_calls import AlignmentCalls, OwnIds
+from party_a.align_service import AlignServicer
 from party_a.he_linear_calls import LinearCalls
 
 log = logging.getLogger("vfl.party_a")
 
-Job = HostedJob[LinearCalls]
 
-NONCE_BYTES = 16
+Job = HostedJob[LinearCalls]
 
 
 class PassiveService:
@@ -64,7 +64,7 @@ class PassiveService:
         await self._server.stop(grace_s)
 
 
-class _Servicer(PassivePartyServicer):
+class _Servicer(AlignServicer):
     """Checks identity and turn, converts, calls the role, converts."""
 
     def __init__(self, own: PartyConfig, executor: Executor, wiretap: Wiretap) -> None:
@@ -89,14 +89,24 @@ class _Servicer(PassivePartyServicer):
         if hosted is not None:
             return await hosted.state.opened
         table = await asyncio.to_thread(read_dataset, self._own, job)
-        design = await asyncio.to_thread(plain_design, table, job)
-        reply = _opened(request, self._own, job, table)
-        if job.train.learning_rate == "auto":
-            reply.curvature = design.curvature()
+        alignment = AlignmentCalls(
+            await asyncio.to_thread(_own_ids, self._own, job, table),
+            AlignmentCache(self._own.state),
+            self._executor,
+        )
+        reply = pb.OpenJobReply(
+            turn=request.turn,
+            greeting=make_greeting(self._own.party, self._own.role),
+            rows=table.rows,
+            id_rule=id_rule(self._own, job),
+            alignment_kept=await alignment.kept(request.alignment_id),
+        )
         if request.preflight:
+            design = await asyncio.to_thread(plain_design, table, job)
+            reply.columns = design.columns
             return reply
         coordinator = CoordinatorClient(self._own, job, request.turn, self._wiretap)
-        calls = LinearCalls(self._own.party, job, design, coordinator, self._executor)
+        calls = LinearCalls(self._own.party, job, table, alignment, coordinator, self._executor)
         hosted = self._host.add(request, job, calls)
         hosted.attendees.expect((party,))
         hosted.state.opened = asyncio.ensure_future(self._join(hosted, reply))
@@ -105,7 +115,7 @@ class _Servicer(PassivePartyServicer):
     async def _join(self, hosted: Job, reply: pb.OpenJobReply) -> pb.OpenJobReply:
         """Open the job at the coordinator too, and stay present there until the job ends."""
         try:
-            await hosted.state.coordinator.open_job(hosted.state.design.columns)
+            await hosted.state.coordinator.open_job()
         except ColonnadeError as exc:
             await self._host.end(hosted, Ending(pb.FAILED, exc.what))
             raise
@@ -183,18 +193,11 @@ class _Servicer(PassivePartyServicer):
         )
 
 
-def _opened(request: pb.OpenJobRequest, own: PartyConfig, job: JobConfig, table: Table) -> pb.OpenJobReply:
-    """Return what B learns when it opens a job: counts, and digests under a key that both sides chose."""
-    if len(request.id_nonce) != NONCE_BYTES:
-        raise RemoteProtocolError(f"the nonce for comparing ids must have {NONCE_BYTES} bytes")
-    nonce = secrets.token_bytes(NONCE_BYTES)
-    key = request.id_nonce + nonce
-    return pb.OpenJobReply(
-        turn=request.turn,
-        greeting=make_greeting(own.party, own.role),
-        columns=len(table.features),
-        rows=table.rows,
-        id_nonce=nonce,
-        ordered_id_digest=ordered_id_digest(table.ids, key),
-        sorted_id_digest=sorted_id_digest(table.ids, key),
+def _own_ids(own: PartyConfig, job: JobConfig, table: Table) -> OwnIds:
+    return OwnIds(
+        party=own.party,
+        others=tuple(party for party in (job.active, *job.passive) if party != own.party),
+        ids=table.ids,
+        key=alignment_key(own, job, table.ids),
+        least_common=own.policy.least_common,
     )

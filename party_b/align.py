@@ -15,6 +15,7 @@ from common.crypto.psi import (
     sorting_order,
 )
 from common.crypto.psi_curve import SecretScalar
+from common.data.ids import in_id_order
 from common.errors import LocalProtocolError, RemoteProtocolError
 from common.types import Ints
 
@@ -65,9 +66,9 @@ class ActiveAlignment:
         self._finished[self._own] = points
 
     def common(self) -> Mapping[str, Ints]:
-        """Return, by owner, where the common points stand in each set, in the common order.
+        """Return, by owner, where the common points stand in each set.
 
-        The order is that of the points under all scalars: it says nothing about any id.
+        They come in the order of the points under all scalars, which says nothing about any id.
         """
         positions = common_positions(list(self._finished.values()))
         return dict(zip(self._finished, positions, strict=True))
@@ -79,7 +80,10 @@ class ActiveAlignment:
         return {pair: count_common(self._finished[pair[0]], self._finished[pair[1]]) for pair in pairs}
 
     def own_rows(self, positions: Ints) -> Ints:
-        """Return the own rows whose blinded ids stood at these positions when they were sent."""
+        """Return the own rows whose blinded ids stood at these positions when they were sent.
+
+        They come in the order of the ids as text, which every party has for the common ids.
+        """
         if self._order is None:
             raise LocalProtocolError("the own ids were not blinded yet")
-        return self._order[positions]
+        return in_id_order(self._ids, self._order[positions])

@@ -20,13 +20,16 @@ from common.glm.solvers import GradientDescent
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.wiretap import Wiretap
+from common.runtime.alignment_cache import Alignment, AlignmentCache
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
 from common.runtime.coordinator_client import CoordinatorClient, in_round
 from common.runtime.linear_design import (
     LinearDesign,
+    alignment_key,
     cipher_for,
     design_with_intercept,
+    id_rule,
     prove_plan,
     read_dataset,
     step_size,
@@ -34,6 +37,7 @@ from common.runtime.linear_design import (
 from common.runtime.state import JobStore
 from common.runtime.stopwatch import Stopwatch
 from common.types import Floats
+from party_b.alignment import Aligned, AlignmentConductor, Alike
 from party_b.convergence import Settled
 from party_b.he_linear import ActiveRegression, LabelledRows
 from party_b.jobs import ActiveJob
@@ -58,13 +62,28 @@ class Tools:
 
 @dataclass(slots=True)
 class _Opened:
-    """What is known once every party has opened the job."""
+    """What is known once every party has opened the job.
+
+    Attributes:
+        table: B's own rows.
+        rows: By party, before alignment.
+        kept: An earlier alignment that every party still has, None without one.
+    """
 
     table: Table
+    rows: dict[str, int]
+    kept: Alignment | None
+
+
+@dataclass(slots=True)
+class _Designed:
+    """What is known once the rows are aligned; columns by party, the intercept included."""
+
+    columns: dict[str, int]
+    aligned: Aligned
+    ids: tuple[str, ...]
     labels: Floats
     design: LinearDesign
-    columns: dict[str, int]
-    rows: dict[str, int]
     learning_rate: float
 
 
@@ -115,21 +134,22 @@ class _Conductor:
         active.traffic = self._traffic
 
     async def run(self) -> None:
-        """Open, prepare, train, measure, close, report."""
-        opened, trained, scores = await self._while_present(self._open_and_train())
+        """Open, align, prepare, train, measure, close, report."""
+        opened, designed, trained, scores = await self._while_present(self._work())
         with self._timed("closing"):
-            model = own_model(self._active.job_id, self._job, opened.design, trained.role.weights)
+            model = own_model(self._active.job_id, self._job, designed.design, trained.role.weights)
             self._tools.store.write_json(self._active.job_id, "model.json", model)
             replies = await self._close(len(trained.losses))
         outcome = RunOutcome(
             job_id=self._active.job_id,
             job=self._job,
-            design=opened.design,
-            ids=opened.table.ids,
-            labels=opened.labels,
+            design=designed.design,
+            ids=designed.ids,
+            labels=designed.labels,
+            aligned=designed.aligned,
             scores=scores,
             weights=trained.role.weights,
-            columns=opened.columns,
+            columns=designed.columns,
             rows=opened.rows,
             losses=trained.losses,
             converged=trained.converged,
@@ -165,59 +185,93 @@ class _Conductor:
         own, job = self._tools.own, self._job
         await self._active.enter("opening", f"opening the job with {', '.join(job.members[1:])}")
         table = await asyncio.to_thread(read_dataset, own, job)
-        labels, features = table.column(job.data.label), table.without(job.data.label)
-        design = await asyncio.to_thread(design_with_intercept, features, job)
-        opening = [asyncio.ensure_future(self._open_at(client, table, design)) for client in self._passive]
+        table.column(job.data.label)
+        kept = await asyncio.to_thread(self._kept, table)
+        opening = [asyncio.ensure_future(self._open_at(client, kept)) for client in self._passive]
         try:
             replies = await asyncio.gather(*opening)
         finally:
             for task in opening:
                 task.cancel()
-        await self._coordinator.open_job(design.columns)
+        await self._coordinator.open_job()
         self._attend(self._coordinator)
         named = dict(zip(job.passive, replies, strict=True))
-        curvatures = {name: reply.curvature for name, reply in named.items()}
         return _Opened(
             table,
-            labels,
-            design,
-            {name: reply.columns for name, reply in named.items()} | {own.party: design.columns},
             {name: reply.rows for name, reply in named.items()} | {own.party: table.rows},
-            step_size(job, curvatures | {own.party: design.curvature()}),
+            kept if all(reply.alignment_kept for reply in replies) else None,
         )
 
-    async def _open_at(self, client: PassiveClient, table: Table, design: LinearDesign) -> pb.OpenJobReply:
-        reply = await client.open_job(table, design.columns)
+    def _kept(self, table: Table) -> Alignment | None:
+        own = self._tools.own
+        kept = AlignmentCache(own.state).find(alignment_key(own, self._job, table.ids))
+        return kept if kept is not None and len(kept.rows) >= own.policy.least_common else None
+
+    async def _open_at(self, client: PassiveClient, kept: Alignment | None) -> pb.OpenJobReply:
+        proposed = b"" if kept is None else kept.alignment_id
+        reply = await client.open_job(id_rule(self._tools.own, self._job), proposed)
         self._attend(client)
         return reply
 
-    async def _open_and_train(self) -> tuple[_Opened, _Trained, Floats]:
+    async def _work(self) -> tuple[_Opened, _Designed, _Trained, Floats]:
         with self._timed("opening"):
             opened = await self._open()
-        return opened, *await self._train_and_measure(opened)
-
-    async def _train_and_measure(self, opened: _Opened) -> tuple[_Trained, Floats]:
+        with self._timed("aligning"):
+            aligned = await self._align(opened)
         with self._timed("preparing"):
-            rounds, trained = await self._prepare(opened)
-        rows = len(opened.design.schedule.rows_of(1))
+            designed = await self._design(opened, aligned)
+            rounds, trained = await self._prepare(designed)
+        rows = len(designed.design.schedule.rows_of(1))
         with self._timed("training"), rounds.noise_ahead(self._tools.executor, rows):
-            await self._train(rounds, trained, opened)
+            await self._train(rounds, trained, designed)
         with self._timed("evaluating"):
             await self._active.enter("evaluating", "measuring the model")
-            count = opened.table.rows
+            count = len(designed.ids)
             parts = await asyncio.gather(*(client.partial_scores(count) for client in self._passive))
-            scores = opened.design.matrix @ trained.role.weights + sum(parts)
-        return trained, scores
+            scores = designed.design.matrix @ trained.role.weights + sum(parts)
+        return opened, designed, trained, scores
 
-    async def _prepare(self, opened: _Opened) -> tuple[Rounds, _Trained]:
-        job, design = self._job, opened.design
+    async def _align(self, opened: _Opened) -> Aligned:
+        if opened.kept is not None:
+            await self._active.enter("aligning", "every party has kept the alignment of an earlier job")
+            return Aligned(opened.kept, {}, reused=True)
+        own, table = self._tools.own, opened.table
+        sizes = ", ".join(f"{name} {count:,}" for name, count in opened.rows.items())
+        await self._active.enter("aligning", f"aligning ids: {sizes}")
+        aligned = await AlignmentConductor(
+            Alike(own.party, table.ids, opened.rows, own.policy.least_common),
+            {client.name: client.alignment for client in self._passive},
+            self._tools.executor,
+            self._watch,
+            self._active.advance,
+        ).run()
+        key = await asyncio.to_thread(alignment_key, own, self._job, table.ids)
+        await asyncio.to_thread(AlignmentCache(own.state).keep, key, aligned.alignment)
+        return aligned
+
+    async def _design(self, opened: _Opened, aligned: Aligned) -> _Designed:
+        job, alignment = self._job, aligned.alignment
+        table = await asyncio.to_thread(opened.table.take, alignment.rows)
+        design = await asyncio.to_thread(design_with_intercept, table.without(job.data.label), job)
+        replies = await asyncio.gather(
+            *(client.build_design(alignment.alignment_id, table.rows) for client in self._passive)
+        )
+        await self._coordinator.open_job(design.columns)
+        named = dict(zip(job.passive, replies, strict=True))
+        curvatures = {name: reply.curvature for name, reply in named.items()}
+        columns = {name: reply.columns for name, reply in named.items()} | {job.active: design.columns}
+        rate = step_size(job, curvatures | {job.active: design.curvature()})
+        return _Designed(columns, aligned, table.ids, table.column(job.data.label), design, rate)
+
+    async def _prepare(self, designed: _Designed) -> tuple[Rounds, _Trained]:
+        job, design = self._job, designed.design
         await self._active.enter("preparing", f"proving the ranges for {len(design.train)} training rows")
-        plan = await asyncio.to_thread(prove_plan, design, job, opened.columns)
+        plan = await asyncio.to_thread(prove_plan, design, job, designed.columns)
         request = he.PrepareRequest(
             turn=self._turn,
             train_rows=len(design.train),
-            columns=opened.columns,
-            learning_rate=opened.learning_rate,
+            columns=designed.columns,
+            learning_rate=designed.learning_rate,
         )
         key = await self._coordinator.public_key()
         replies = await asyncio.gather(*(client.prepare(request) for client in self._passive))
@@ -226,9 +280,9 @@ class _Conductor:
                 raise RemoteProtocolError(f"{client.name} was given another public key than {job.active}")
         cipher = cipher_for(job, key, self._tools.executor)
         role = ActiveRegression(
-            LabelledRows(design.matrix[design.train], opened.labels[design.train]),
+            LabelledRows(design.matrix[design.train], designed.labels[design.train]),
             design.schedule,
-            GradientDescent(design.step(opened.learning_rate), SQUARED),
+            GradientDescent(design.step(designed.learning_rate), SQUARED),
             cipher,
             FixedPoint(job.crypto.precision_bits),
             SystemEntropy(),
@@ -236,9 +290,9 @@ class _Conductor:
         rounds = Rounds(job, role, cipher, self._passive, self._coordinator, self._watch)
         return rounds, _Trained(role, plan.describe())
 
-    async def _train(self, rounds: Rounds, trained: _Trained, opened: _Opened) -> None:
-        await self._active.enter("training", f"training with step size {opened.learning_rate:.4g}")
-        settled = Settled(self._job.train.tolerance, opened.design.schedule.batches)
+    async def _train(self, rounds: Rounds, trained: _Trained, designed: _Designed) -> None:
+        await self._active.enter("training", f"training with step size {designed.learning_rate:.4g}")
+        settled = Settled(self._job.train.tolerance, designed.design.schedule.batches)
         for number in range(1, self._job.train.max_rounds + 1):
             loss = await rounds.run(number)
             trained.losses.append(loss)

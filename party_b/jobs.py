@@ -50,12 +50,16 @@ class ActiveJob:
     _training_since: float = 0.0
 
     async def enter(self, phase: str, message: str) -> None:
-        """Begin a phase: opening, preparing, training, evaluating, closing or ended."""
+        """Begin a phase: opening, aligning, preparing, training, evaluating, closing or ended."""
         self.phase = phase
         if phase == "training":
             self._training_since = time.monotonic()
         log.info("job %s: %s", self.job_id, message)
         await self._publish(pb.JobEvent(message=message))
+
+    async def advance(self, message: str, eta_s: float) -> None:
+        """Report how far a phase without rounds has come."""
+        await self._publish(pb.JobEvent(message=message, eta_s=eta_s))
 
     async def round_done(self, number: int, loss: float | None) -> None:
         """Report a round, with its loss in mean form where there is one."""

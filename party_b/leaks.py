@@ -6,7 +6,8 @@ Nothing is softened here: an administrator at A or C must be able to decide on t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 from common.runtime.config_job import JobConfig
 
@@ -17,15 +18,26 @@ class RunSize:
 
     Attributes:
         columns: Columns by party, the intercept included.
+        ids: Rows by party, before alignment.
         train: Training rows.
         test: Test rows.
         rounds: Rounds that were done.
+        shared: Anonymous points that two parties' sets share, by pair; with one passive party none.
+        alignment: Whether this job aligned the ids or used what an earlier one had kept.
     """
 
     columns: Mapping[str, int]
+    ids: Mapping[str, int]
     train: int
     test: int
     rounds: int
+    shared: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    alignment: Literal["new", "reused"] = "new"
+
+    @property
+    def aligned(self) -> int:
+        """Rows that all parties have."""
+        return self.train + self.test
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +65,7 @@ def he_linear_leaks(job: JobConfig, size: RunSize) -> list[str]:
         *(text for party in job.passive for text in _passive(job, size, party)),
         *_active(job, size),
         *_coordinator(job, size),
-        _ids(job),
+        *_ids(job, size),
         f"Every party knows the whole job file, the number of rounds ({size.rounds:,}), the sizes and times "
         f"of its own messages, and every party's number of columns ({_columns(size)}).",
         f"Whoever holds {job.coordinator}'s private key and also reads the link between {job.active} and "
@@ -79,7 +91,11 @@ def _flows_with_passive(job: JobConfig, size: RunSize, party: str) -> Iterator[F
         yield Flow(party, job.active, "its part of the training loss", f"{losses:,} in all", "encrypted")
     yield Flow(job.active, party, "residuals of the batch", f"{batch} a round", "encrypted")
     yield Flow(job.active, party, "numbers of training rows and of columns", "once", "clear")
-    told = "number of rows, keyed digests of all ids"
+    if size.alignment == "new":
+        yield Flow(party, job.active, "ids as blinded points", f"{size.ids[party]:,} once", "masked")
+        yield Flow(job.active, party, "ids as blinded points", f"{size.ids[job.active]:,} once", "masked")
+    yield Flow(job.active, party, "which of its rows are common", f"{size.aligned:,} once", "clear")
+    told = "number of rows, rule for ids"
     if job.train.learning_rate == "auto":
         told += ", largest eigenvalue"
     yield Flow(party, job.active, told, "once", "clear")
@@ -165,12 +181,24 @@ def _combinations(job: JobConfig, size: RunSize, party: str, target: str) -> str
     )
 
 
-def _ids(job: JobConfig) -> str:
-    return (
-        f"{job.active} received keyed digests of the whole ordered and of the whole sorted list of ids of "
-        f"{_names(job.passive)}. Because the job went on, these parties and {job.active} now know that they "
-        "hold the same ids in the same order."
+def _ids(job: JobConfig, size: RunSize) -> Iterator[str]:
+    everybody = (job.active, *job.passive)
+    sizes = ", ".join(f"{party} {size.ids[party]:,}" for party in everybody)
+    yield (
+        f"{_names(everybody)} each learnt which {size.aligned:,} of their own ids all of them have, and the "
+        f"sizes of the sets of ids ({sizes}). Nobody received an id, or anything in which a guessed id could "
+        "be looked up: ids travelled as curve points under secret scalars of every party."
     )
+    if size.shared:
+        pairs = ", ".join(f"{left} and {right} {count:,}" for (left, right), count in size.shared.items())
+        yield (
+            f"{job.active} saw how many points two sets share, without knowing which ids these are: {pairs}."
+        )
+    if size.alignment == "reused":
+        yield (
+            f"{_names(everybody)} learnt nothing new about ids in this job: all of this is from an earlier "
+            "job on the same ids, whose alignment every party had kept."
+        )
 
 
 def _losses(job: JobConfig, size: RunSize) -> int:

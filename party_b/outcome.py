@@ -14,6 +14,7 @@ from common.runtime.config_job import JobConfig
 from common.runtime.linear_design import LinearDesign
 from common.runtime.state import JobStore
 from common.types import Floats, Role
+from party_b.alignment import Aligned
 from party_b.evaluation import Evaluation, Objective, ScoredRows, evaluate_regression, write_predictions
 from party_b.leaks import RunSize, he_linear_flows, he_linear_leaks
 from party_b.report import ModelPart, RowCounts, RunRecord, Traffic, report_html, report_json
@@ -40,6 +41,7 @@ class RunOutcome:
     plan: str
     seconds: Mapping[str, float]
     computing: Mapping[str, float]
+    aligned: Aligned
     replies: Mapping[str, pb.CloseJobReply]
     own_traffic: tuple[int, int]
 
@@ -74,7 +76,15 @@ def write_artifacts(outcome: RunOutcome, store: JobStore) -> None:
 
 def _record(outcome: RunOutcome, evaluation: Evaluation) -> RunRecord:
     job, design = outcome.job, outcome.design
-    size = RunSize(outcome.columns, len(design.train), len(design.test), len(outcome.losses))
+    size = RunSize(
+        columns=outcome.columns,
+        ids=outcome.rows,
+        train=len(design.train),
+        test=len(design.test),
+        rounds=len(outcome.losses),
+        shared=outcome.aligned.shared,
+        alignment="reused" if outcome.aligned.reused else "new",
+    )
     sent, received = outcome.own_traffic
     traffic = {job.active: Traffic(sent, received)} | {
         name: Traffic(reply.sent_bytes, reply.received_bytes) for name, reply in outcome.replies.items()
@@ -99,7 +109,7 @@ def _record(outcome: RunOutcome, evaluation: Evaluation) -> RunRecord:
         leaks=he_linear_leaks(job, size),
         models={job.active: _model_part(job, design, outcome.weights)},
         plan=outcome.plan,
-        notes=list(design.notes),
+        notes=_notes(outcome),
         flows=he_linear_flows(job, size),
         reference_losses={f"{job.active} alone": evaluation.local_objective},
         ended_at=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
@@ -110,6 +120,16 @@ def _model_part(job: JobConfig, design: LinearDesign, weights: Floats) -> ModelP
     intercept = float(weights[-1]) if job.data.intercept else None
     names = design.scaling.features
     return ModelPart(names, weights[: len(names)].tolist(), intercept, design.scaling.to_json())
+
+
+def _notes(outcome: RunOutcome) -> list[str]:
+    aligned, most = len(outcome.labels), min(outcome.rows.values())
+    notes = [*outcome.design.notes]
+    if aligned < most:
+        notes.append(f"{aligned:,} rows are common to all parties; {most:,} would have been possible")
+    if outcome.aligned.reused:
+        notes.append("ids were not aligned again: every party had kept the alignment of an earlier job")
+    return notes
 
 
 def _intercept(job: JobConfig) -> Intercept:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import math
 from collections.abc import AsyncIterator
 
 import numpy as np
 
 from common.crypto.cipher import SealedVector
-from common.data.ids import ordered_id_digest, sorted_id_digest
-from common.data.table import Table
+from common.data.ids import rule_differences
 from common.errors import DataError, RemoteProtocolError
 from common.rpc.channels import Deadline, open_channel
 from common.rpc.greeting import check_greeting, make_greeting
@@ -23,8 +22,7 @@ from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
 from common.runtime.coordinator_client import in_round, peer_address
 from common.types import Floats
-
-NONCE_BYTES = 16
+from party_b.alignment_client import AlignmentClient
 
 # The end of the round's residuals on their way to one passive party.
 Residuals = asyncio.Queue[SealedVector | None]
@@ -43,31 +41,32 @@ class PassiveClient:
         self._step_s = Deadline(own.deadlines.step_s, "deadlines.step_s")
         self._channel = open_channel(name, self.address, own.party, own.security, wiretap)
         self._stub = PassivePartyStub(self._channel)
+        self.alignment = AlignmentClient(name, self._stub, turn, self._step_s)
 
-    async def open_job(self, table: Table, columns: int) -> pb.OpenJobReply:
-        """Open the job, and make sure that both sides hold the same ids in the same order.
+    async def open_job(self, rule: str, alignment_id: bytes) -> pb.OpenJobReply:
+        """Open the job, and make sure that both sides make ids by the same rule.
+
+        Args:
+            rule: The active party's rule for ids.
+            alignment_id: Of an earlier alignment that may serve again; empty without one.
 
         Raises:
             PeerRefused: The party does not agree; says why.
-            DataError: The ids differ, or their order does.
+            DataError: The rules differ.
         """
-        nonce = secrets.token_bytes(NONCE_BYTES)
         request = pb.OpenJobRequest(
             turn=self._turn,
             greeting=make_greeting(self._own.party, self._own.role),
             expected_role="passive",
             job_json=self._job.canonical_json(),
-            columns=columns,
-            id_nonce=nonce,
+            alignment_id=alignment_id,
         )
         # The other side reads its file meanwhile, and opens the job at the coordinator.
         reply = await self._stub.OpenJob(request, timeout=self._step_s)
         check_greeting(reply.greeting, self.name, "passive", self.address)
-        if len(reply.id_nonce) != NONCE_BYTES or reply.columns < 1:
-            raise RemoteProtocolError(
-                f"{self.name} opened the job without its nonce or its number of columns"
-            )
-        self._compare_ids(table, reply, nonce + reply.id_nonce)
+        if reply.rows < 1:
+            raise RemoteProtocolError(f"{self.name} opened the job without its number of rows")
+        self._check_rule(rule, reply.id_rule)
         return reply
 
     async def attend(self) -> None:
@@ -79,6 +78,20 @@ class PassiveClient:
             address=self.address,
             peer_s=self._own.deadlines.peer_s,
         )
+
+    async def build_design(self, alignment_id: bytes, rows: int) -> he.BuildDesignReply:
+        """Let the party split and scale its aligned rows.
+
+        Raises:
+            RemoteProtocolError: It has no columns, or no curvature that gives an automatic step size.
+        """
+        request = he.BuildDesignRequest(turn=self._turn, alignment_id=alignment_id, rows=rows)
+        reply = await self._stub.BuildDesign(request, timeout=self._step_s)
+        if reply.columns < 1:
+            raise RemoteProtocolError(f"{self.name} aligned its rows without its number of columns")
+        if self._job.train.learning_rate == "auto" and not 0 <= reply.curvature < math.inf:
+            raise RemoteProtocolError(f"{self.name} told no curvature that gives a step size")
+        return reply
 
     async def prepare(self, request: he.PrepareRequest) -> he.PrepareReply:
         """Let the party prove its plan and fetch the public key."""
@@ -129,24 +142,12 @@ class PassiveClient:
         """Close the connection; what is still running on it ends."""
         await self._channel.close()
 
-    def _compare_ids(self, table: Table, reply: pb.OpenJobReply, key: bytes) -> None:
-        if reply.rows == table.rows and reply.ordered_id_digest == ordered_id_digest(table.ids, key):
-            return
-        where = f"{self.name}, data set {table.name}"
-        if reply.rows != table.rows:
+    def _check_rule(self, rule: str, theirs: str) -> None:
+        """Compare how both sides make ids; under different rules equal ids may never meet."""
+        differences = rule_differences(rule, theirs)
+        if differences:
             raise DataError(
-                f"{self.name} has {reply.rows} rows, {self._own.party} has {table.rows}: the ids differ",
-                where=where,
-                advice="Both sides need the same ids in the same order.",
+                f"{self.name} and {self._own.party} make ids by different rules: {'; '.join(differences)}",
+                where=f"data set {self._job.data.dataset}: here {self._own.party}, there {self.name}",
+                advice=f"Declare the same under datasets.{self._job.data.dataset}.id at both parties.",
             )
-        if reply.sorted_id_digest == sorted_id_digest(table.ids, key):
-            raise DataError(
-                f"{self.name} and {self._own.party} have the same ids, but in another order",
-                where=where,
-                advice="Sort both files by id, as text.",
-            )
-        raise DataError(
-            f"{self.name} and {self._own.party} have {table.rows} rows each, but their ids differ",
-            where=where,
-            advice="Compare how both sides write ids (width, case, spaces), and which rows they chose.",
-        )

@@ -1,25 +1,25 @@
-"""Ids are text: how a cell becomes an id, and digests that compare two lists of ids."""
+"""Ids are text: how a cell becomes an id, and in which order ids stand."""
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+import numpy as np
+
 from common.errors import RemoteProtocolError
+from common.types import Ints
 
 Case: TypeAlias = Literal["keep", "lower", "upper"]
 UnicodeForm: TypeAlias = Literal["NFC", "NFKC", "none"]
 Duplicates: TypeAlias = Literal["error", "first", "last"]
 MissingIds: TypeAlias = Literal["error", "drop"]
 
-# The digest names what it covers, so that an ordered and a sorted digest of one list never coincide.
-_ORDERED = b"colonnade ids, in file order, v1"
-_SORTED = b"colonnade ids, sorted, v1"
+_LABEL = b"colonnade ids, in file order, v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,28 +102,19 @@ def rule_differences(ours: str, theirs: str) -> list[str]:
     ]
 
 
-def ordered_id_digest(ids: Sequence[str], key: bytes) -> bytes:
-    """Return HMAC-SHA256 over the ids in their order; equal only for equal lists.
+def ids_digest(ids: Sequence[str]) -> bytes:
+    """Return a digest of a list of ids in its order; it stays at the party whose ids they are.
 
-    Whoever holds the key can test a guessed whole list against it, but no single id.
+    Whoever had it could test guessed lists against it.
     """
-    return _digest(ids, len(ids), key, _ORDERED)
-
-
-def sorted_id_digest(ids: Sequence[str], key: bytes) -> bytes:
-    """Return HMAC-SHA256 over the sorted ids: tells another order from other ids."""
-    return _digest(sorted(ids), len(ids), key, _SORTED)
-
-
-def _digest(ids: Iterable[str], count: int, key: bytes, label: bytes) -> bytes:
-    mac = hmac.new(key, digestmod=hashlib.sha256)
-    mac.update(_prefixed(label))
-    mac.update(count.to_bytes(8, "big"))
+    digest = hashlib.sha256(_LABEL)
     for one in ids:
-        mac.update(_prefixed(one.encode("utf-8")))
-    return mac.digest()
+        data = one.encode()
+        # The length in front keeps ("ab", "c") apart from ("a", "bc").
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.digest()
 
 
-def _prefixed(data: bytes) -> bytes:
-    # The length in front keeps ("ab", "c") apart from ("a", "bc").
-    return len(data).to_bytes(8, "big") + data
+def in_id_order(ids: Sequence[str], rows: Ints) -> Ints:
+    """Return row numbers in the order of their ids as text (of code points, which is also that of UTF-8)."""
+    return np.array(sorted(rows.tolist(), key=ids.__getitem__), dtype=np.int64)

@@ -68,8 +68,14 @@ class Policy(Section):
 
     algorithms: tuple[Literal["he_linear"], ...] = ("he_linear",)
     min_rows: int = Field(default=50, ge=1)
+    min_intersection: int = Field(default=50, ge=1)
     min_key_bits: KeyBits = MIN_KEY_BITS
     peers: tuple[Name, ...] = ()
+
+    @property
+    def least_common(self) -> int:
+        """With fewer common ids nobody learns which they are, and no model is trained on them."""
+        return max(self.min_rows, self.min_intersection)
 
 
 class Compute(Section):

@@ -53,8 +53,8 @@ class CoordinatorClient:
         self._channel = open_channel(self.name, self.address, own.party, own.security, wiretap)
         self._stub = CoordinatorStub(self._channel)
 
-    async def open_job(self, columns: int, *, preflight: bool = False) -> None:
-        """Open the job, and declare how long this party's gradients will be."""
+    async def open_job(self, columns: int = 0, *, preflight: bool = False) -> None:
+        """Open the job; and again when the rows are aligned, to declare how long our gradients will be."""
         request = pb.OpenJobRequest(
             turn=self._turn,
             greeting=make_greeting(self._own.party, self._own.role),

@@ -6,7 +6,7 @@ of one side is row i of the other without a word about it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +18,7 @@ from common.crypto.limits import check_features
 from common.crypto.paillier import PublicKey
 from common.crypto.phe_bridge import PheCipher
 from common.crypto.plan import Plan, PlanRequest, prove_ranges
+from common.data.ids import ids_digest
 from common.data.preprocess import Preprocessing
 from common.data.reading import Label, TableRequest, open_source, read_table
 from common.data.split import BatchSchedule, split_rows
@@ -25,6 +26,7 @@ from common.data.table import Table
 from common.errors import ConfigError, DataError, Refused, RemoteProtocolError
 from common.glm.gradient_descent import GradientStep
 from common.glm.rank_rule import require_rank_margin
+from common.runtime.alignment_cache import AlignmentKey
 from common.runtime.config_data import DatasetConfig
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
@@ -42,7 +44,7 @@ class LinearDesign:
 
     Attributes:
         features: Names of the d columns; the last one is `intercept` where this party has it.
-        matrix: (n, d), all aligned rows, prepared; may be seen by this party alone.
+        matrix: (n, d), the aligned rows in the common order, prepared; may be seen by this party alone.
         train: Positions of the training rows in `matrix`.
         test: Positions of the test rows.
         scaling: What was done to the columns, fitted on the training rows.
@@ -98,6 +100,17 @@ def read_dataset(own: PartyConfig, job: JobConfig) -> Table:
             f"the data set has {table.rows}"
         )
     return table
+
+
+def id_rule(own: PartyConfig, job: JobConfig) -> str:
+    """Return how cells of the job's data set become ids at this party, as text to be compared."""
+    return own.datasets[job.data.dataset].id_rule().describe()
+
+
+def alignment_key(own: PartyConfig, job: JobConfig, ids: Sequence[str]) -> AlignmentKey:
+    """Return under what this party keeps the alignment of a job over these ids."""
+    digest = ids_digest(ids).hex()
+    return AlignmentKey(job.active, job.passive, job.data.dataset, id_rule(own, job), digest)
 
 
 def open_dataset(name: str, dataset: DatasetConfig, label: Label | None = None) -> Table:

@@ -12,9 +12,13 @@ import numpy as np
 from common.crypto.cipher import CipherVector, PaillierCipher, SealedVector, parse_ciphertexts
 from common.crypto.entropy import SystemEntropy
 from common.crypto.paillier import PublicKey
+from common.rpc.channels import Deadline
 from common.rpc.pb import he_linear_pb2 as he
 from common.runtime.compute import InProcessExecutor
 from common.runtime.config_job import JobConfig
+from common.runtime.stopwatch import Stopwatch
+from party_b.alignment import AlignmentConductor, Alike
+from party_b.alignment_client import AlignmentClient
 from tests.attacks.world import CALL_S, World, opening, turn_of
 
 
@@ -26,16 +30,29 @@ class ByHand:
     c: Any
     job: JobConfig
     columns: dict[str, int]
+    rows: int = 0
     cipher: PaillierCipher | None = None
 
     async def open(self) -> None:
         """Open the job at both, as the protocol says."""
         own = self.columns["party_b"]
-        await self.a.OpenJob(opening(self.job, "party_b", "party_a", columns=own), timeout=CALL_S)
+        reply = await self.a.OpenJob(opening(self.job, "party_b", "party_a", columns=own), timeout=CALL_S)
+        self.rows = reply.rows
         await self.c.OpenJob(opening(self.job, "party_b", "coordinator", columns=own), timeout=CALL_S)
 
+    async def align(self) -> None:
+        """Align with A on all of its ids, and let it build its design."""
+        ids = tuple(f"r{at:04d}" for at in range(self.rows))
+        client = AlignmentClient("party_a", self.a, turn_of(self.job), Deadline(CALL_S, "CALL_S"))
+        alike = Alike("party_b", ids, {"party_a": self.rows, "party_b": self.rows}, 1)
+        conductor = AlignmentConductor(alike, {"party_a": client}, InProcessExecutor(), Stopwatch(), _unheard)
+        alignment_id = (await conductor.run()).alignment.alignment_id
+        request = he.BuildDesignRequest(turn=turn_of(self.job), alignment_id=alignment_id, rows=self.rows)
+        await self.a.BuildDesign(request, timeout=CALL_S)
+
     async def prepare(self, rows: int) -> None:
-        """Let A prove its plan; fetch the key."""
+        """Align, let A prove its plan, and fetch the key."""
+        await self.align()
         request = he.PrepareRequest(
             turn=turn_of(self.job), train_rows=rows, columns=self.columns, learning_rate=0.1
         )
@@ -73,6 +90,10 @@ class ByHand:
         ):
             scores += chunk.scores
         return np.array(scores)
+
+
+async def _unheard(message: str, eta_s: float) -> None:
+    """Nobody watches."""
 
 
 @contextlib.asynccontextmanager

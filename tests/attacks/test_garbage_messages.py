@@ -133,7 +133,7 @@ async def test_garbage_is_refused_by_every_method_before_it_reaches_it(
 
 
 async def test_a_truncated_message_is_refused(victim: Victim) -> None:
-    wire = job.OpenJobRequest(turn=TURN, job_json=b"{}" * 100, id_nonce=b"n" * 32).SerializeToString()
+    wire = job.OpenJobRequest(turn=TURN, job_json=b"{}" * 100, alignment_id=b"n" * 32).SerializeToString()
     with pytest.raises(PeerRefused, match="rejected our message"):
         await victim.call("/vfl.v1.PassiveParty/OpenJob", wire[:-5])
 

@@ -45,7 +45,7 @@ def with_cell(rows: Rows, table: str, value: float) -> Rows:
 async def test_a_job_whose_sums_may_not_fit_its_key_is_refused_by_b_before_round_1(
     world: World, key_bits: int, precision: int
 ) -> None:
-    world.policy = {"min_key_bits": 128, "min_rows": 1}
+    world.policy = {"min_key_bits": 128, "min_rows": 1, "min_intersection": 1}
     ROWS.write(world)
     record = await trained(world, job_of(crypto={"key_bits": key_bits, "precision_bits": precision}))
     assert (record.status, record.error.error) == (JOB_FAILED, "NumericError")
@@ -56,7 +56,7 @@ async def test_a_job_whose_sums_may_not_fit_its_key_is_refused_by_b_before_round
 
 async def test_a_proves_the_ranges_itself_whatever_b_says(world: World) -> None:
     ROWS.write(world)
-    world.policy = {"min_key_bits": 128, "min_rows": 1}
+    world.policy = {"min_key_bits": 128, "min_rows": 1, "min_intersection": 1}
     job = job_of(crypto={"key_bits": 224, "precision_bits": 60})
     async with by_hand(world, job, (4, 4)) as b:
         await b.open()
@@ -136,7 +136,7 @@ async def test_a_service_admits_no_short_key_unless_its_own_switch_is_set(
 
 @pytest.mark.parametrize("receiver", ["party_a", "coordinator"])
 async def test_a_policy_asks_for_2048_bits_even_where_the_switch_is_set(world: World, receiver: str) -> None:
-    world.policy = {"min_rows": 1}
+    world.policy = {"min_rows": 1, "min_intersection": 1}
     ROWS.write(world)
     async with by_hand(world, job_of(), (4, 4)), world.dialled(receiver, "party_b") as stub:
         for preflight in (True, False):

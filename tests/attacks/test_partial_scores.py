@@ -84,7 +84,7 @@ def test_a_job_sends_partial_scores_after_its_last_round_only(full_batch: Captur
 
 
 @pytest.mark.parametrize("job", ["full_batch", "two_passive"])
-def test_nothing_about_single_rows_is_in_the_clear_on_the_wire_but_the_partial_scores(
+def test_nothing_about_rows_is_in_the_clear_but_the_partial_scores_and_which_rows_are_common(
     job: str, request: pytest.FixtureRequest
 ) -> None:
     captured: Captured = request.getfixturevalue(job)
@@ -94,7 +94,7 @@ def test_nothing_about_single_rows_is_in_the_clear_on_the_wire_but_the_partial_s
             found = disclosure_of(Default().FindMessageTypeByName(passage.message_type))
             if found.granularity == Disclosure.PER_ROW and found.protection == Disclosure.PLAINTEXT:
                 clear.add(passage.message_type)
-    assert clear == {"vfl.v1.PartialScores"}
+    assert clear == {"vfl.v1.PartialScores", "vfl.v1.CommonPositions", "vfl.v1.CommonRows"}
 
 
 def test_no_message_holds_a_label_a_feature_or_a_weight_as_a_number(full_batch: Captured) -> None:

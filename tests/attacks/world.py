@@ -37,6 +37,7 @@ STUBS = {"coordinator": CoordinatorStub, "passive": PassivePartyStub, "active": 
 ROLES = {"coordinator": "coordinator", "party_a": "passive", "party_a2": "passive", "party_b": "active"}
 CALL_S = 20.0
 KEY_BITS = 256
+POLICY = {"min_key_bits": KEY_BITS, "min_rows": 1, "min_intersection": 1}
 
 
 @dataclass
@@ -51,7 +52,7 @@ class World:
     """
 
     root: Path
-    policy: Mapping[str, Any] = field(default_factory=lambda: {"min_key_bits": KEY_BITS, "min_rows": 1})
+    policy: Mapping[str, Any] = field(default_factory=lambda: {**POLICY})
     policies: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     addresses: dict[str, str | None] = field(default_factory=dict)
     wire: dict[str, list[Passage]] = field(default_factory=dict)
@@ -63,10 +64,12 @@ class World:
             certs.issue(self.root, party)
 
     def write(self, party: str, columns: Mapping[str, Sequence[float]]) -> None:
-        """Write a party's table; ids are the row numbers."""
+        """Write a party's table; ids are the row numbers, so the common order is that of the file."""
         names = ["id", *columns]
         rows = zip(*columns.values(), strict=True)
-        lines = [",".join([f"r{at}", *(repr(float(cell)) for cell in row)]) for at, row in enumerate(rows)]
+        lines = [
+            ",".join([f"r{at:04d}", *(repr(float(cell)) for cell in row)]) for at, row in enumerate(rows)
+        ]
         (self.root / f"{party}.csv").write_text("\n".join([",".join(names), *lines]) + "\n")
 
     def config(self, party: str) -> PartyConfig:
@@ -156,7 +159,6 @@ def opening(
         expected_role=ROLES[receiver],
         job_json=job.canonical_json(),
         columns=columns,
-        id_nonce=bytes(16),
     )
 
 

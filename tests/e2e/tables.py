@@ -20,7 +20,8 @@ COLUMNS = {"party_a": ("age", "bmi", "bp"), "party_a2": ("sugar", "pulse"), "par
 def write_tables(folder: Path) -> dict[str, Path]:
     """Write one CSV file a party: the same ids, their own columns, and the label last at party_b."""
     generator = np.random.default_rng(20)
-    ids = [f"{number:04d}" for number in generator.permutation(9000)[:ROWS]]
+    # In the order of the ids as text, which is the common order of aligned rows.
+    ids = sorted(f"{number:04d}" for number in generator.permutation(9000)[:ROWS])
     columns = {name: generator.normal(size=(ROWS, len(names))) for name, names in COLUMNS.items()}
     weights = {name: generator.normal(size=len(names)) for name, names in COLUMNS.items()}
     label = 5 + sum(columns[name] @ weights[name] for name in COLUMNS) + generator.normal(0, 0.3, ROWS)

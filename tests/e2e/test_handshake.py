@@ -44,7 +44,6 @@ def opening(callee, job_id="job-1", **changes):
         "expected_role": STUBS[callee][0],
         "job_json": config.canonical_json(),
         "columns": 3,
-        "id_nonce": bytes(16),
     }
     return pb.OpenJobRequest(**(fields | changes))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from common.runtime.config_job import JobConfig
 from party_b.leaks import RunSize, he_linear_flows, he_linear_leaks
 
-SIZE = RunSize(columns={"a": 6, "b": 5}, train=309, test=133, rounds=10)
+SIZE = RunSize(columns={"a": 6, "b": 5}, ids={"a": 500, "a2": 600, "b": 700}, train=309, test=133, rounds=10)
 
 
 def job(passive: tuple[str, ...] = ("a",), **train: Any) -> JobConfig:
@@ -36,7 +37,8 @@ def test_the_run_s_own_numbers_are_in_the_sentences() -> None:
     assert "b saw its own gradient, 5 numbers" in text
     assert "c decrypted 110 gradient entries" in text
     assert "309 training rows and 133 test rows" in text
-    assert "same ids in the same order" in text
+    assert "which 442 of their own ids all of them have" in text
+    assert "b 700, a 500" in text
     assert "can decrypt every partial score and every residual" in text
 
 
@@ -58,9 +60,7 @@ def test_the_curvature_is_named_only_when_it_was_told() -> None:
 
 def test_mini_batches_are_counted_against_the_rows_however_many_rounds_there_are() -> None:
     for rounds in (10, 100):
-        text = "\n".join(
-            he_linear_leaks(job(batch_size=30), RunSize(SIZE.columns, SIZE.train, SIZE.test, rounds))
-        )
+        text = "\n".join(he_linear_leaks(job(batch_size=30), replace(SIZE, rounds=rounds)))
         assert "10 × 6 = 60 sums over 309 rows" in text
         assert "fewer than there are rows" in text
 
@@ -70,18 +70,31 @@ def test_a_batch_of_more_than_half_of_the_rows_is_all_rows() -> None:
 
 
 def test_every_passive_party_is_named() -> None:
-    size = RunSize({"a": 6, "a2": 3, "b": 5}, 309, 133, 10)
+    size = RunSize({"a": 6, "a2": 3, "b": 5}, SIZE.ids, 309, 133, 10, {("a", "b"): 450, ("a", "a2"): 470})
     text = "\n".join(he_linear_leaks(job(("a", "a2")), size))
     assert "a2 saw its own gradient, 3 numbers" in text
     assert "c decrypted 140 gradient entries" in text
     assert "a and a2" in text
+    assert "without knowing which ids these are: a and b 450, a and a2 470" in text
 
 
-def test_only_aggregates_are_in_the_clear_before_the_model_is_measured() -> None:
+def test_an_earlier_alignment_is_told_and_no_points_flow() -> None:
+    size = replace(SIZE, alignment="reused")
+    assert "learnt nothing new about ids in this job" in "\n".join(he_linear_leaks(job(), size))
+    assert not [flow for flow in he_linear_flows(job(), size) if "points" in flow.what]
+
+
+def test_only_row_numbers_and_aggregates_are_in_the_clear_before_the_model_is_measured() -> None:
     flows = he_linear_flows(job(loss_every=0), SIZE)
     clear = [(flow.sender, flow.receiver, flow.amount) for flow in flows if flow.protection == "clear"]
-    assert sorted(clear) == [("a", "b", "442 once"), ("a", "b", "once"), ("b", "a", "once")]
-    assert all(flow.sender == "c" for flow in flows if flow.protection == "masked")
+    assert sorted(clear) == [
+        ("a", "b", "442 once"),
+        ("a", "b", "once"),
+        ("b", "a", "442 once"),
+        ("b", "a", "once"),
+    ]
+    masked = [flow for flow in flows if flow.protection == "masked"]
+    assert all(flow.sender == "c" or flow.what == "ids as blinded points" for flow in masked)
 
 
 def test_the_loss_flows_only_if_the_job_asks_for_it() -> None:

@@ -12,8 +12,8 @@ from rich.console import Console
 from sklearn.preprocessing import StandardScaler
 
 from common.data.ids import IdRule
-from common.data.split import split_rows
 from common.data.reading import read_csv_table
+from common.data.split import split_rows
 from common.errors import JobError
 from common.rpc.certs import create_ca, issue, show
 from common.rpc.tls import EXPIRY_WARNING_DAYS
@@ -78,6 +78,8 @@ def test_throw_away_certificates_need_no_warning_about_their_end(tmp_path: Path)
 def descent_by_hand(rounds: int) -> tuple[list[float], np.ndarray[Any, Any]]:
     """The demo's job, written out once more: losses by round, weights of A, of B, the intercept."""
     tables = [read_csv_table(example(f"data/diabetes_{name}.csv"), "d", IdRule()) for name in "ab"]
+    # Aligned rows stand in the order of the ids as text.
+    tables = [table.take(np.argsort(np.array(table.ids))) for table in tables]
     y = tables[1].column("y")
     train, _ = split_rows(len(y), 0.3, 7)
     X = np.hstack([tables[0].values, tables[1].without("y").values])

@@ -15,11 +15,22 @@ party returns a set sorted, so that nobody can follow a point through somebody e
   |   … every set has passed every party: B counts the common points …
   |-- RevealCommon: positions ------->|   only now, only for common points, only if they are enough:
   |<-- positions before the sorting --|   the way back through the hands it came
-  |-- SetCommonRows ----------------->|   A's own rows, in the order of the common points
+  |-- SetCommonRows ----------------->|   A's own rows that are common; kept under the alignment's id
+  |   … or, if they are too few:      |
+  |-- DescribeIds ------------------->|   what A's ids look like, in coarse classes, to find the cause
 
-With one passive party this is plain two-party private set intersection. With several, only points that
-are in every set are ever led back to ids; B sees, besides, how many anonymous points two sets share.
+With one passive party this is plain two-party private set intersection. With several, a passive party's
+set goes on from it to the next one and around, B multiplies it last: so no passive party ever sees two
+sets under the same scalars, and cannot compare them. Only points that are in every set are ever led back
+to ids; B sees, besides, how many anonymous points two sets share.
 What each party learns: the sizes of the sets, and which of its own ids are common.
+
+Positions travel in the order of the points under all scalars, which says nothing about any id. Each side
+then puts its common rows in the order of the ids as text: they are the same ids on every side, so the
+order is the same without a word, and a job repeated on the same ids has the same rows in the same places.
+
+A party that keeps an alignment names its id when the next job is opened (job.proto), and none of this is
+done again if every party still has it for the same ids.
 """
 
 from collections import abc as _abc
@@ -60,16 +71,23 @@ Global___BlindOwnIdsRequest: _TypeAlias = BlindOwnIdsRequest  # noqa: Y015
 
 @_typing.final
 class BlindedIds(_message.Message):
-    """Points, 32 bytes each, one after another."""
+    """A chunk of a set, or, without points, a word on how far the party has come."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TURN_FIELD_NUMBER: _builtins.int
     OWNER_FIELD_NUMBER: _builtins.int
     POINTS_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
+    DONE_FIELD_NUMBER: _builtins.int
     owner: _builtins.str
     """whose ids these are"""
     points: _builtins.bytes
+    """32 bytes each, one after another"""
+    total: _builtins.int
+    """points in the whole set"""
+    done: _builtins.int
+    """how many of them the sender has multiplied so far"""
     @_builtins.property
     def turn(self) -> _job_pb2.Turn: ...
     def __init__(
@@ -78,10 +96,12 @@ class BlindedIds(_message.Message):
         turn: _job_pb2.Turn | None = ...,
         owner: _builtins.str = ...,
         points: _builtins.bytes = ...,
+        total: _builtins.int = ...,
+        done: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["owner", b"owner", "points", b"points", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "owner", b"owner", "points", b"points", "total", b"total", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -118,6 +138,36 @@ class CommonPositions(_message.Message):
 Global___CommonPositions: _TypeAlias = CommonPositions  # noqa: Y015
 
 @_typing.final
+class CommonRows(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TURN_FIELD_NUMBER: _builtins.int
+    ALIGNMENT_ID_FIELD_NUMBER: _builtins.int
+    POSITIONS_FIELD_NUMBER: _builtins.int
+    alignment_id: _builtins.bytes
+    """16 random bytes under which every party keeps its rows"""
+    @_builtins.property
+    def turn(self) -> _job_pb2.Turn: ...
+    @_builtins.property
+    def positions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """in the set that the party blinded first; chunks of one list"""
+
+    def __init__(
+        self,
+        *,
+        turn: _job_pb2.Turn | None = ...,
+        alignment_id: _builtins.bytes = ...,
+        positions: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_id", b"alignment_id", "positions", b"positions", "turn", b"turn"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommonRows: _TypeAlias = CommonRows  # noqa: Y015
+
+@_typing.final
 class CommonRowsSet(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -139,3 +189,82 @@ class CommonRowsSet(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CommonRowsSet: _TypeAlias = CommonRowsSet  # noqa: Y015
+
+@_typing.final
+class DescribeIdsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TURN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def turn(self) -> _job_pb2.Turn: ...
+    def __init__(
+        self,
+        *,
+        turn: _job_pb2.Turn | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeIdsRequest: _TypeAlias = DescribeIdsRequest  # noqa: Y015
+
+@_typing.final
+class IdProfile(_message.Message):
+    """Never an id, and no character of one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class PercentEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TURN_FIELD_NUMBER: _builtins.int
+    SHORTEST_FIELD_NUMBER: _builtins.int
+    LONGEST_FIELD_NUMBER: _builtins.int
+    SAME_BEGINNING_FIELD_NUMBER: _builtins.int
+    PERCENT_FIELD_NUMBER: _builtins.int
+    shortest: _builtins.int
+    """characters"""
+    longest: _builtins.int
+    same_beginning: _builtins.int
+    """how many characters all ids begin with in common"""
+    @_builtins.property
+    def turn(self) -> _job_pb2.Turn: ...
+    @_builtins.property
+    def percent(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """class -> share, for the classes of common/data/id_profile.py"""
+
+    def __init__(
+        self,
+        *,
+        turn: _job_pb2.Turn | None = ...,
+        shortest: _builtins.int = ...,
+        longest: _builtins.int = ...,
+        same_beginning: _builtins.int = ...,
+        percent: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["longest", b"longest", "percent", b"percent", "same_beginning", b"same_beginning", "shortest", b"shortest", "turn", b"turn"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IdProfile: _TypeAlias = IdProfile  # noqa: Y015

@@ -9,6 +9,9 @@ Of the logistic loss, d = (u_A + u_B) / 4 - y / 2. With conjugate gradients a se
 of the weights from round 2 on, and y is dropped.
 
   B                              A                              C
+  |-- BuildDesign -------------->|                              |   columns of the aligned rows, prepared
+  |                              |-- OpenJob, once more ------>|   declares how many columns it holds
+  |-- OpenJob, once more --------|----------------------------->|
   |-- Prepare ------------------>|                              |   the planner proves the ranges
   |                              |-- GetPublicKey ------------->|   each party asks C itself, so that
   |-- GetPublicKey --------------|----------------------------->|   nobody can hand it another key
@@ -46,6 +49,64 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+@_typing.final
+class BuildDesignRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TURN_FIELD_NUMBER: _builtins.int
+    ALIGNMENT_ID_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    alignment_id: _builtins.bytes
+    rows: _builtins.int
+    @_builtins.property
+    def turn(self) -> _job_pb2.Turn: ...
+    def __init__(
+        self,
+        *,
+        turn: _job_pb2.Turn | None = ...,
+        alignment_id: _builtins.bytes = ...,
+        rows: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_id", b"alignment_id", "rows", b"rows", "turn", b"turn"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BuildDesignRequest: _TypeAlias = BuildDesignRequest  # noqa: Y015
+
+@_typing.final
+class BuildDesignReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TURN_FIELD_NUMBER: _builtins.int
+    TRAIN_ROWS_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
+    CURVATURE_FIELD_NUMBER: _builtins.int
+    train_rows: _builtins.int
+    columns: _builtins.int
+    curvature: _builtins.float
+    """largest eigenvalue of X'X/n plus l2, only with learning_rate: auto"""
+    @_builtins.property
+    def turn(self) -> _job_pb2.Turn: ...
+    def __init__(
+        self,
+        *,
+        turn: _job_pb2.Turn | None = ...,
+        train_rows: _builtins.int = ...,
+        columns: _builtins.int = ...,
+        curvature: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_curvature", b"_curvature", "curvature", b"curvature", "turn", b"turn"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_curvature", b"_curvature", "columns", b"columns", "curvature", b"curvature", "train_rows", b"train_rows", "turn", b"turn"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__curvature: _TypeAlias = _typing.Literal["curvature"]  # noqa: Y015
+    _WhichOneofArgType__curvature: _TypeAlias = _typing.Literal["_curvature", b"_curvature"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__curvature) -> _WhichOneofReturnType__curvature | None: ...
+
+Global___BuildDesignReply: _TypeAlias = BuildDesignReply  # noqa: Y015
 
 @_typing.final
 class PrepareRequest(_message.Message):

@@ -5,11 +5,12 @@ The life of a job, the same at every party that takes part in one.
 
   B                              A                              C
   |-- OpenJob ------------------>|                              |   A checks its policy and its data
-  |                              |-- OpenJob ------------------>|   declares how many columns it holds
+  |                              |-- OpenJob ------------------>|   C makes the key when all have opened
   |-- OpenJob -------------------|----------------------------->|   same job digest, or refused
   |== Attend (held open) =======>|                              |   either end sees the other vanish
   |== Attend (held open) ========|=============================>|
   |                              |== Attend (held open) =======>|
+  |        … which rows are common to all: align.proto …        |
   |        … the protocol's own rounds: he_linear.proto …       |
   |-- CloseJob ----------------->|-- CloseJob ----------------->|   also after a failure or a cancel
   |-- CloseJob ------------------|----------------------------->|
@@ -125,16 +126,18 @@ class OpenJobRequest(_message.Message):
     EXPECTED_ROLE_FIELD_NUMBER: _builtins.int
     JOB_JSON_FIELD_NUMBER: _builtins.int
     COLUMNS_FIELD_NUMBER: _builtins.int
-    ID_NONCE_FIELD_NUMBER: _builtins.int
+    ALIGNMENT_ID_FIELD_NUMBER: _builtins.int
     PREFLIGHT_FIELD_NUMBER: _builtins.int
     expected_role: _builtins.str
     """the role that the job names for the receiver"""
     job_json: _builtins.bytes
     """canonical JSON of the job file; its SHA-256 is turn.job_digest"""
     columns: _builtins.int
-    """features of the sender, the intercept included"""
-    id_nonce: _builtins.bytes
-    """sender's half of the key of the id digest"""
+    """features of the sender, the intercept included; to the coordinator, which is"""
+    alignment_id: _builtins.bytes
+    """told them when the rows are aligned, by opening once more; before that 0
+    of an earlier job, to be used again if all parties still have it; else empty
+    """
     preflight: _builtins.bool
     """say what the answer would be, and open nothing"""
     @_builtins.property
@@ -149,12 +152,12 @@ class OpenJobRequest(_message.Message):
         expected_role: _builtins.str = ...,
         job_json: _builtins.bytes = ...,
         columns: _builtins.int = ...,
-        id_nonce: _builtins.bytes = ...,
+        alignment_id: _builtins.bytes = ...,
         preflight: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["greeting", b"greeting", "turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "expected_role", b"expected_role", "greeting", b"greeting", "id_nonce", b"id_nonce", "job_json", b"job_json", "preflight", b"preflight", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_id", b"alignment_id", "columns", b"columns", "expected_role", b"expected_role", "greeting", b"greeting", "job_json", b"job_json", "preflight", b"preflight", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -168,22 +171,16 @@ class OpenJobReply(_message.Message):
     GREETING_FIELD_NUMBER: _builtins.int
     COLUMNS_FIELD_NUMBER: _builtins.int
     ROWS_FIELD_NUMBER: _builtins.int
-    ID_NONCE_FIELD_NUMBER: _builtins.int
-    ORDERED_ID_DIGEST_FIELD_NUMBER: _builtins.int
-    SORTED_ID_DIGEST_FIELD_NUMBER: _builtins.int
-    CURVATURE_FIELD_NUMBER: _builtins.int
+    ID_RULE_FIELD_NUMBER: _builtins.int
+    ALIGNMENT_KEPT_FIELD_NUMBER: _builtins.int
     columns: _builtins.int
-    """0 from the coordinator"""
+    """as if all rows were common, in a preflight; else 0"""
     rows: _builtins.int
     """0 from the coordinator"""
-    id_nonce: _builtins.bytes
-    """receiver's half of the key"""
-    ordered_id_digest: _builtins.bytes
-    """HMAC-SHA256(both nonces, ids in file order)"""
-    sorted_id_digest: _builtins.bytes
-    """HMAC-SHA256(both nonces, ids sorted): tells "other order" from "other ids" """
-    curvature: _builtins.float
-    """largest eigenvalue of X'X/n plus l2, only with learning_rate: auto"""
+    id_rule: _builtins.str
+    """how cells become ids, as text to be compared; empty from the coordinator"""
+    alignment_kept: _builtins.bool
+    """the proposed alignment is kept here, for the ids as they are now"""
     @_builtins.property
     def turn(self) -> Global___Turn: ...
     @_builtins.property
@@ -195,18 +192,14 @@ class OpenJobReply(_message.Message):
         greeting: Global___Greeting | None = ...,
         columns: _builtins.int = ...,
         rows: _builtins.int = ...,
-        id_nonce: _builtins.bytes = ...,
-        ordered_id_digest: _builtins.bytes = ...,
-        sorted_id_digest: _builtins.bytes = ...,
-        curvature: _builtins.float | None = ...,
+        id_rule: _builtins.str = ...,
+        alignment_kept: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_curvature", b"_curvature", "curvature", b"curvature", "greeting", b"greeting", "turn", b"turn"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["greeting", b"greeting", "turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_curvature", b"_curvature", "columns", b"columns", "curvature", b"curvature", "greeting", b"greeting", "id_nonce", b"id_nonce", "ordered_id_digest", b"ordered_id_digest", "rows", b"rows", "sorted_id_digest", b"sorted_id_digest", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_kept", b"alignment_kept", "columns", b"columns", "greeting", b"greeting", "id_rule", b"id_rule", "rows", b"rows", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__curvature: _TypeAlias = _typing.Literal["curvature"]  # noqa: Y015
-    _WhichOneofArgType__curvature: _TypeAlias = _typing.Literal["_curvature", b"_curvature"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__curvature) -> _WhichOneofReturnType__curvature | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OpenJobReply: _TypeAlias = OpenJobReply  # noqa: Y015
 

@@ -74,8 +74,18 @@ class PassivePartyStub:
                 _registered_method=True)
         self.SetCommonRows = channel.stream_unary(
                 '/vfl.v1.PassiveParty/SetCommonRows',
-                request_serializer=vfl_dot_v1_dot_align__pb2.CommonPositions.SerializeToString,
+                request_serializer=vfl_dot_v1_dot_align__pb2.CommonRows.SerializeToString,
                 response_deserializer=vfl_dot_v1_dot_align__pb2.CommonRowsSet.FromString,
+                _registered_method=True)
+        self.DescribeIds = channel.unary_unary(
+                '/vfl.v1.PassiveParty/DescribeIds',
+                request_serializer=vfl_dot_v1_dot_align__pb2.DescribeIdsRequest.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_align__pb2.IdProfile.FromString,
+                _registered_method=True)
+        self.BuildDesign = channel.unary_unary(
+                '/vfl.v1.PassiveParty/BuildDesign',
+                request_serializer=vfl_dot_v1_dot_he__linear__pb2.BuildDesignRequest.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_he__linear__pb2.BuildDesignReply.FromString,
                 _registered_method=True)
         self.Prepare = channel.unary_unary(
                 '/vfl.v1.PassiveParty/Prepare',
@@ -182,9 +192,21 @@ class PassivePartyServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Prepare(self, request, context):
+    def DescribeIds(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BuildDesign(self, request, context):
         """he_linear.proto
         """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Prepare(self, request, context):
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -284,8 +306,18 @@ def add_PassivePartyServicer_to_server(servicer, server):
             ),
             'SetCommonRows': grpc.stream_unary_rpc_method_handler(
                     servicer.SetCommonRows,
-                    request_deserializer=vfl_dot_v1_dot_align__pb2.CommonPositions.FromString,
+                    request_deserializer=vfl_dot_v1_dot_align__pb2.CommonRows.FromString,
                     response_serializer=vfl_dot_v1_dot_align__pb2.CommonRowsSet.SerializeToString,
+            ),
+            'DescribeIds': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeIds,
+                    request_deserializer=vfl_dot_v1_dot_align__pb2.DescribeIdsRequest.FromString,
+                    response_serializer=vfl_dot_v1_dot_align__pb2.IdProfile.SerializeToString,
+            ),
+            'BuildDesign': grpc.unary_unary_rpc_method_handler(
+                    servicer.BuildDesign,
+                    request_deserializer=vfl_dot_v1_dot_he__linear__pb2.BuildDesignRequest.FromString,
+                    response_serializer=vfl_dot_v1_dot_he__linear__pb2.BuildDesignReply.SerializeToString,
             ),
             'Prepare': grpc.unary_unary_rpc_method_handler(
                     servicer.Prepare,
@@ -552,8 +584,62 @@ class PassiveParty:
             request_iterator,
             target,
             '/vfl.v1.PassiveParty/SetCommonRows',
-            vfl_dot_v1_dot_align__pb2.CommonPositions.SerializeToString,
+            vfl_dot_v1_dot_align__pb2.CommonRows.SerializeToString,
             vfl_dot_v1_dot_align__pb2.CommonRowsSet.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeIds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vfl.v1.PassiveParty/DescribeIds',
+            vfl_dot_v1_dot_align__pb2.DescribeIdsRequest.SerializeToString,
+            vfl_dot_v1_dot_align__pb2.IdProfile.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BuildDesign(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vfl.v1.PassiveParty/BuildDesign',
+            vfl_dot_v1_dot_he__linear__pb2.BuildDesignRequest.SerializeToString,
+            vfl_dot_v1_dot_he__linear__pb2.BuildDesignReply.FromString,
             options,
             channel_credentials,
             insecure,

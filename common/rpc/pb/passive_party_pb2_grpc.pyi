@@ -43,9 +43,11 @@ class PassivePartyStub:
     """align.proto"""
     BlindIds: _grpc.StreamStreamMultiCallable[_align_pb2.BlindedIds, _align_pb2.BlindedIds]
     RevealCommon: _grpc.StreamStreamMultiCallable[_align_pb2.CommonPositions, _align_pb2.CommonPositions]
-    SetCommonRows: _grpc.StreamUnaryMultiCallable[_align_pb2.CommonPositions, _align_pb2.CommonRowsSet]
-    Prepare: _grpc.UnaryUnaryMultiCallable[_he_linear_pb2.PrepareRequest, _he_linear_pb2.PrepareReply]
+    SetCommonRows: _grpc.StreamUnaryMultiCallable[_align_pb2.CommonRows, _align_pb2.CommonRowsSet]
+    DescribeIds: _grpc.UnaryUnaryMultiCallable[_align_pb2.DescribeIdsRequest, _align_pb2.IdProfile]
+    BuildDesign: _grpc.UnaryUnaryMultiCallable[_he_linear_pb2.BuildDesignRequest, _he_linear_pb2.BuildDesignReply]
     """he_linear.proto"""
+    Prepare: _grpc.UnaryUnaryMultiCallable[_he_linear_pb2.PrepareRequest, _he_linear_pb2.PrepareReply]
     EncryptScores: _grpc.UnaryStreamMultiCallable[_he_linear_pb2.ScoresRequest, _he_linear_pb2.EncryptedScores]
     ApplyResiduals: _grpc.StreamUnaryMultiCallable[_he_linear_pb2.EncryptedResiduals, _he_linear_pb2.RoundApplied]
     TakeStep: _grpc.UnaryUnaryMultiCallable[_he_linear_pb2.StepRequest, _he_linear_pb2.StepTaken]
@@ -69,9 +71,11 @@ class PassivePartyAsyncStub(PassivePartyStub):
     """align.proto"""
     BlindIds: _aio.StreamStreamMultiCallable[_align_pb2.BlindedIds, _align_pb2.BlindedIds]  # type: ignore[assignment]
     RevealCommon: _aio.StreamStreamMultiCallable[_align_pb2.CommonPositions, _align_pb2.CommonPositions]  # type: ignore[assignment]
-    SetCommonRows: _aio.StreamUnaryMultiCallable[_align_pb2.CommonPositions, _align_pb2.CommonRowsSet]  # type: ignore[assignment]
-    Prepare: _aio.UnaryUnaryMultiCallable[_he_linear_pb2.PrepareRequest, _he_linear_pb2.PrepareReply]  # type: ignore[assignment]
+    SetCommonRows: _aio.StreamUnaryMultiCallable[_align_pb2.CommonRows, _align_pb2.CommonRowsSet]  # type: ignore[assignment]
+    DescribeIds: _aio.UnaryUnaryMultiCallable[_align_pb2.DescribeIdsRequest, _align_pb2.IdProfile]  # type: ignore[assignment]
+    BuildDesign: _aio.UnaryUnaryMultiCallable[_he_linear_pb2.BuildDesignRequest, _he_linear_pb2.BuildDesignReply]  # type: ignore[assignment]
     """he_linear.proto"""
+    Prepare: _aio.UnaryUnaryMultiCallable[_he_linear_pb2.PrepareRequest, _he_linear_pb2.PrepareReply]  # type: ignore[assignment]
     EncryptScores: _aio.UnaryStreamMultiCallable[_he_linear_pb2.ScoresRequest, _he_linear_pb2.EncryptedScores]  # type: ignore[assignment]
     ApplyResiduals: _aio.StreamUnaryMultiCallable[_he_linear_pb2.EncryptedResiduals, _he_linear_pb2.RoundApplied]  # type: ignore[assignment]
     TakeStep: _aio.UnaryUnaryMultiCallable[_he_linear_pb2.StepRequest, _he_linear_pb2.StepTaken]  # type: ignore[assignment]
@@ -138,17 +142,31 @@ class PassivePartyServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def SetCommonRows(
         self,
-        request_iterator: _MaybeAsyncIterator[_align_pb2.CommonPositions],
+        request_iterator: _MaybeAsyncIterator[_align_pb2.CommonRows],
         context: _ServicerContext,
     ) -> _typing.Union[_align_pb2.CommonRowsSet, _abc.Awaitable[_align_pb2.CommonRowsSet]]: ...
+
+    @_abc_1.abstractmethod
+    def DescribeIds(
+        self,
+        request: _align_pb2.DescribeIdsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_align_pb2.IdProfile, _abc.Awaitable[_align_pb2.IdProfile]]: ...
+
+    @_abc_1.abstractmethod
+    def BuildDesign(
+        self,
+        request: _he_linear_pb2.BuildDesignRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_he_linear_pb2.BuildDesignReply, _abc.Awaitable[_he_linear_pb2.BuildDesignReply]]:
+        """he_linear.proto"""
 
     @_abc_1.abstractmethod
     def Prepare(
         self,
         request: _he_linear_pb2.PrepareRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_he_linear_pb2.PrepareReply, _abc.Awaitable[_he_linear_pb2.PrepareReply]]:
-        """he_linear.proto"""
+    ) -> _typing.Union[_he_linear_pb2.PrepareReply, _abc.Awaitable[_he_linear_pb2.PrepareReply]]: ...
 
     @_abc_1.abstractmethod
     def EncryptScores(

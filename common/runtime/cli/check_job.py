@@ -6,8 +6,7 @@ import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from common.data.ids import ordered_id_digest, sorted_id_digest
-from common.data.table import Table
+from common.data.ids import rule_differences
 from common.errors import ColonnadeError, ConfigError
 from common.rpc.channels import Deadline, open_channel
 from common.rpc.diagnose import Finding
@@ -21,20 +20,17 @@ from common.runtime.config_party import PartyConfig
 from common.runtime.linear_design import (
     LinearDesign,
     design_with_intercept,
+    id_rule,
     plain_design,
     prove_plan,
     read_dataset,
 )
-
-# As long as the nonce of a real opening.
-_NONCE_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
     own: PartyConfig
     job: JobConfig
-    table: Table
     columns: int
 
 
@@ -49,15 +45,17 @@ async def check_job(own: PartyConfig, job: JobConfig) -> AsyncIterator[tuple[str
     if own.role == "coordinator":
         return
     try:
-        table, design = _own_part(own, job)
+        design = _own_part(own, job)
     except ColonnadeError as exc:
         yield own.party, _failed("job data", exc)
         return
-    detail = f"{len(design.train)} training rows, {len(design.test)} test rows, {design.columns} columns"
+    detail = (
+        f"up to {len(design.train)} training rows, {len(design.test)} test rows, {design.columns} columns"
+    )
     yield own.party, Finding("job data", True, detail)
     if own.role != "active":
         return
-    asked = _Asked(own, job, table, design.columns)
+    asked = _Asked(own, job, design.columns)
     columns = {own.party: design.columns}
     for peer in (*job.passive, job.coordinator):
         findings, count = await _answer(asked, peer)
@@ -69,12 +67,13 @@ async def check_job(own: PartyConfig, job: JobConfig) -> AsyncIterator[tuple[str
         yield own.party, _plan(design, job, columns)
 
 
-def _own_part(own: PartyConfig, job: JobConfig) -> tuple[Table, LinearDesign]:
+def _own_part(own: PartyConfig, job: JobConfig) -> LinearDesign:
+    """Return the design as it would be if all rows were common to all parties."""
     table = read_dataset(own, job)
     if own.role != "active":
-        return table, plain_design(table, job)
+        return plain_design(table, job)
     table.column(job.data.label)
-    return table, design_with_intercept(table.without(job.data.label), job)
+    return design_with_intercept(table.without(job.data.label), job)
 
 
 async def _answer(asked: _Asked, peer: str) -> tuple[list[Finding], int]:
@@ -85,21 +84,20 @@ async def _answer(asked: _Asked, peer: str) -> tuple[list[Finding], int]:
         detail = f"{own.party} has no address for {peer}"
         return [Finding("job", False, detail, "add it under `peers` in the party file")], 0
     try:
-        nonce = secrets.token_bytes(_NONCE_BYTES)
         async with open_channel(peer, address, own.party, own.security, Wiretap()) as channel:
             stub = CoordinatorStub(channel) if peer == job.coordinator else PassivePartyStub(channel)
             deadline = Deadline(own.deadlines.call_s, "deadlines.call_s")
-            reply: pb.OpenJobReply = await stub.OpenJob(_preflight(asked, peer, nonce), timeout=deadline)
+            reply: pb.OpenJobReply = await stub.OpenJob(_preflight(asked, peer), timeout=deadline)
         check_greeting(reply.greeting, peer, job.role_of(peer), address)
     except ColonnadeError as exc:
         return [_failed("job", exc)], 0
     if peer == job.coordinator:
         return [Finding("job", True, "would take part")], 0
     detail = f"would take part with {reply.rows} rows and {reply.columns} columns"
-    return [Finding("job", True, detail), _ids(asked.table, nonce + reply.id_nonce, reply)], reply.columns
+    return [Finding("job", True, detail), _rule(id_rule(own, job), reply.id_rule)], reply.columns
 
 
-def _preflight(asked: _Asked, peer: str, nonce: bytes) -> pb.OpenJobRequest:
+def _preflight(asked: _Asked, peer: str) -> pb.OpenJobRequest:
     job = asked.job
     return pb.OpenJobRequest(
         turn=pb.Turn(job_id=f"preflight-{secrets.token_hex(6)}", job_digest=job.digest()),
@@ -107,23 +105,15 @@ def _preflight(asked: _Asked, peer: str, nonce: bytes) -> pb.OpenJobRequest:
         expected_role=job.role_of(peer) or "",
         job_json=job.canonical_json(),
         columns=asked.columns,
-        id_nonce=nonce,
         preflight=True,
     )
 
 
-def _ids(table: Table, key: bytes, reply: pb.OpenJobReply) -> Finding:
-    if ordered_id_digest(table.ids, key) == reply.ordered_id_digest:
-        return Finding("ids", True, f"the same {table.rows} ids in the same order")
-    if sorted_id_digest(table.ids, key) == reply.sorted_id_digest:
-        return Finding("ids", False, "the same ids, but in another order", "sort both files by id")
-    if reply.rows != table.rows:
-        detail = f"not the same ids: {reply.rows} rows there, {table.rows} here"
-    else:
-        detail = f"not the same ids, though {table.rows} rows on both sides"
-    return Finding(
-        "ids", False, detail, "both files must hold the same ids under the same rule (strip, case, unicode)"
-    )
+def _rule(own: str, theirs: str) -> Finding:
+    differences = rule_differences(own, theirs)
+    if not differences:
+        return Finding("ids", True, "the same id rule on both sides")
+    return Finding("ids", False, "; ".join(differences), "declare the same id rule on both sides")
 
 
 def _plan(design: LinearDesign, job: JobConfig, columns: dict[str, int]) -> Finding:

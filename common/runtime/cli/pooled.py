@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from common.data.ids import in_id_order
+from common.data.table import Table
 from common.errors import ConfigError
 from common.glm.metrics import regression_metrics
 from common.glm.ridge import pooled_gradient_descent
@@ -73,10 +75,19 @@ def _designs(config: LocalConfig) -> tuple[dict[str, LinearDesign], Floats]:
     """Return every party's columns, the active party's last, and the labels."""
     job = config.job
     parties = {party.party: _as_party(party) for party in config.parties}
-    designs = {name: plain_design(read_dataset(parties[name], job), job) for name in job.passive}
-    table = read_dataset(parties[job.active], job)
+    tables = {name: read_dataset(parties[name], job) for name in (*job.passive, job.active)}
+    common = set[str].intersection(*(set(table.ids) for table in tables.values()))
+    tables = {name: _aligned(table, common) for name, table in tables.items()}
+    designs = {name: plain_design(tables[name], job) for name in job.passive}
+    table = tables[job.active]
     designs[job.active] = design_with_intercept(table.without(job.data.label), job)
     return designs, table.column(job.data.label)
+
+
+def _aligned(table: Table, common: Collection[str]) -> Table:
+    """Return the rows that the federation trained on, in the order that it gave them."""
+    rows = np.flatnonzero([one in common for one in table.ids])
+    return table.take(in_id_order(table.ids, rows))
 
 
 def _as_party(party: LocalParty) -> PartyConfig:

@@ -1,0 +1,192 @@
+"""A passive party's side of entity alignment, call by call: converts, and calls the role."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from common.crypto.entropy import SystemEntropy
+from common.crypto.psi import Points, Progress, parse_points
+from common.crypto.psi_curve import POINT_BYTES, SecretScalar
+from common.data.id_profile import IdProfile
+from common.errors import RemoteProtocolError
+from common.rpc.chunks import chunk_slices
+from common.rpc.pb import align_pb2 as pb
+from common.rpc.pb.job_pb2 import Turn
+from common.runtime.alignment_cache import ALIGNMENT_ID_BYTES, Alignment, AlignmentCache, AlignmentKey
+from common.runtime.stopwatch import Stopwatch
+from common.runtime.tally import Tally
+from common.types import Ints
+from party_a.align import PassiveAlignment, check_count
+
+# So often the caller is told how far a set has come; it also shows a proxy that the call is alive.
+_REPORT_EVERY_S = 1.0
+
+_POSITION_BYTES = 5  # of a position in a message: a varint of up to 32 bits
+
+
+@dataclass(frozen=True, slots=True)
+class OwnIds:
+    """What the alignment of one job is about at this party.
+
+    Attributes:
+        party: This party.
+        others: Whose sets may come here.
+        ids: In file order; may be seen by this party alone.
+        key: Under which the alignment is kept.
+        least_common: With fewer common ids nobody learns which they are.
+    """
+
+    party: str
+    others: Collection[str]
+    ids: tuple[str, ...]
+    key: AlignmentKey
+    least_common: int
+
+
+class AlignmentCalls:
+    """The alignment of one job at one passive party."""
+
+    def __init__(self, own: OwnIds, cache: AlignmentCache, executor: Executor) -> None:
+        self._own = own
+        self._cache = cache
+        self._executor = executor
+        self._role: PassiveAlignment | None = None
+        self._alignment: Alignment | None = None
+        self.watch = Stopwatch()
+
+    async def kept(self, alignment_id: bytes) -> bool:
+        """Tell whether an earlier alignment is still here, for the ids as they are now."""
+        if self._alignment is None and alignment_id:
+            found = await asyncio.to_thread(self._cache.find, self._own.key)
+            if found and found.alignment_id == alignment_id and len(found.rows) >= self._own.least_common:
+                self._alignment = found
+        return bool(alignment_id) and self._is_current(alignment_id)
+
+    def rows(self, alignment_id: bytes, count: int) -> Ints:
+        """Return the own rows of the alignment that the job uses.
+
+        Raises:
+            RemoteProtocolError: There is none under this id, or it has another number of rows there.
+        """
+        if self._alignment is None or not self._is_current(alignment_id):
+            raise RemoteProtocolError("the job names an alignment that is not kept here")
+        if len(self._alignment.rows) != count:
+            raise RemoteProtocolError(f"{count} rows are aligned there, {len(self._alignment.rows)} here")
+        return self._alignment.rows
+
+    async def blind_own(self, turn: Turn) -> AsyncIterator[pb.BlindedIds]:
+        """Yield the own set, under our scalar and sorted."""
+        step = self._begun().blind_own
+        async for chunk in self._blinded(turn, self._own.party, len(self._own.ids), step):
+            yield chunk
+
+    async def blind_other(
+        self, first: pb.BlindedIds, more: AsyncIterator[pb.BlindedIds]
+    ) -> AsyncIterator[pb.BlindedIds]:
+        """Yield another party's set under our scalar, sorted."""
+        role, owner, total = self._begun(), first.owner, first.total
+        if owner not in self._own.others:
+            raise RemoteProtocolError("blinded ids came of a party that does not align its ids with ours")
+        check_count(total)
+        data = bytearray(first.points)
+        async for chunk in more:
+            if (chunk.turn, chunk.owner, chunk.total) != (first.turn, owner, total):
+                raise RemoteProtocolError("one stream speaks of two sets of blinded ids")
+            data += chunk.points
+            if len(data) > total * POINT_BYTES:
+                break
+        points = parse_points(bytes(data))
+        if len(points) != total:
+            raise RemoteProtocolError(f"{total} blinded ids were announced, and another number came")
+        step = partial(role.blind_other, owner, points)
+        async for chunk in self._blinded(first.turn, owner, total, step):
+            yield chunk
+
+    async def reveal(
+        self, first: pb.CommonPositions, more: AsyncIterator[pb.CommonPositions]
+    ) -> AsyncIterator[pb.CommonPositions]:
+        """Yield where common points of another party's set stood before we sorted them."""
+        parts = [first.positions]
+        async for chunk in more:
+            if (chunk.turn, chunk.owner) != (first.turn, first.owner):
+                raise RemoteProtocolError("one stream speaks of two sets of blinded ids")
+            parts.append(chunk.positions)
+            check_count(sum(map(len, parts)))
+        before = await self.watch.thread("aligning", self._begun().reveal, first.owner, _joined(parts))
+        for part in chunk_slices(len(before), _POSITION_BYTES):
+            yield pb.CommonPositions(turn=first.turn, owner=first.owner, positions=before[part].tolist())
+
+    async def set_common(self, first: pb.CommonRows, more: AsyncIterator[pb.CommonRows]) -> pb.CommonRowsSet:
+        """Note which own rows are common, on the disk, and say how many."""
+        if len(first.alignment_id) != ALIGNMENT_ID_BYTES:
+            raise RemoteProtocolError(f"an alignment's id has {ALIGNMENT_ID_BYTES} bytes")
+        parts = [first.positions]
+        async for chunk in more:
+            if (chunk.turn, chunk.alignment_id) != (first.turn, first.alignment_id):
+                raise RemoteProtocolError("one stream speaks of two alignments")
+            parts.append(chunk.positions)
+            check_count(sum(map(len, parts)))
+        rows = await self.watch.thread("aligning", self._begun().set_common, _joined(parts))
+        alignment = Alignment(first.alignment_id, rows)
+        await asyncio.to_thread(self._cache.keep, self._own.key, alignment)
+        self._alignment = alignment
+        return pb.CommonRowsSet(turn=first.turn, rows=len(rows))
+
+    async def describe(self, turn: Turn) -> pb.IdProfile:
+        """Say what the own ids look like, in coarse classes."""
+        if self._role is None or self._alignment is not None:
+            raise RemoteProtocolError("ids are described only after an alignment found too few common ones")
+        profile = await asyncio.to_thread(IdProfile.of, self._own.ids)
+        return pb.IdProfile(
+            turn=turn,
+            shortest=profile.shortest,
+            longest=profile.longest,
+            same_beginning=profile.same_beginning,
+            percent=profile.percent,
+        )
+
+    async def _blinded(
+        self, turn: Turn, owner: str, total: int, step: Callable[[Progress], Points]
+    ) -> AsyncIterator[pb.BlindedIds]:
+        """Do a step in a thread, say meanwhile how far it is, and yield the set when it is done."""
+        tally = Tally()
+        work = asyncio.ensure_future(self.watch.thread("aligning", step, partial(tally.add, owner)))
+        try:
+            while not work.done():
+                await asyncio.wait({work}, timeout=_REPORT_EVERY_S)
+                yield pb.BlindedIds(turn=turn, owner=owner, total=total, done=tally.done)
+            points = work.result()
+        finally:
+            # The caller may have gone: then nobody needs the rest of the work, nor hears of its error.
+            tally.stop()
+            work.add_done_callback(_heard)
+        for part in chunk_slices(len(points), POINT_BYTES):
+            chunk = points[part].tobytes()
+            yield pb.BlindedIds(turn=turn, owner=owner, points=chunk, total=total, done=total)
+
+    def _begun(self) -> PassiveAlignment:
+        """Return the role, with a scalar that is drawn once a job."""
+        if self._role is None:
+            scalar = SecretScalar.draw(SystemEntropy())
+            own = self._own
+            self._role = PassiveAlignment(own.ids, scalar, self._executor, own.least_common)
+        return self._role
+
+    def _is_current(self, alignment_id: bytes) -> bool:
+        return self._alignment is not None and self._alignment.alignment_id == alignment_id
+
+
+def _joined(parts: Collection[Collection[int]]) -> Ints:
+    return np.fromiter((position for part in parts for position in part), dtype=np.int64)
+
+
+def _heard(work: asyncio.Future[Points]) -> None:
+    with suppress(asyncio.CancelledError):
+        work.exception()
