@@ -30,6 +30,16 @@ class InProcessExecutor(Executor):
         return future
 
 
+class WorkerPool(ProcessPoolExecutor):
+    """Processes that come from a fork server, ignore Ctrl-C, and end with their parent."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(
+            workers, mp_context=multiprocessing.get_context("forkserver"), initializer=_live_with_the_parent
+        )
+        self.workers = workers
+
+
 def open_executor(workers: Literal["auto"] | int) -> Executor:
     """Return the executor for a party's arithmetic; 0 workers mean this process itself.
 
@@ -39,9 +49,7 @@ def open_executor(workers: Literal["auto"] | int) -> Executor:
     count = available_cores() if workers == "auto" else workers
     if count == 0:
         return InProcessExecutor()
-    executor = ProcessPoolExecutor(
-        count, mp_context=multiprocessing.get_context("forkserver"), initializer=_live_with_the_parent
-    )
+    executor = WorkerPool(count)
     # The first worker starts now, so that the first job does not wait for the fork server.
     executor.submit(os.getpid).result()
     return executor

@@ -24,7 +24,8 @@ from typing import Protocol
 import common
 from common.errors import ColonnadeError, ConfigError
 from common.runtime.compute import open_executor
-from common.runtime.config_party import PartyConfig, load_party
+from common.runtime.compute_dask import DaskExecutor
+from common.runtime.config_party import Compute, PartyConfig, load_party
 from common.runtime.state import JobStore
 from common.types import Role
 
@@ -122,10 +123,14 @@ def _run(role: Role, build: ServiceBuilder, path: Path) -> int:
             where=str(path),
             advice="`vfl serve -c FILE` starts the program that fits the role.",
         )
-    with JobStore(config.state).claimed(), open_executor(config.compute.workers) as executor:
+    with JobStore(config.state).claimed(), _executor(config.compute) as executor:
         asyncio.run(_serve(config, build, executor))
     log.info("%s has stopped", config.party)
     return 0
+
+
+def _executor(compute: Compute) -> Executor:
+    return open_executor(compute.workers) if compute.dask is None else DaskExecutor(compute.dask)
 
 
 async def _serve(config: PartyConfig, build: ServiceBuilder, executor: Executor) -> None:
