@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 from common.errors import ConfigError
 from common.rpc.addresses import is_loopback, join_address, split_address
 from common.rpc.tls import Security, TlsFiles
+from common.runtime.compute_dask import problem_of
 from common.runtime.config_data import DatasetConfig
 from common.runtime.config_errors import (
     MIN_KEY_BITS,
@@ -79,9 +80,24 @@ class Policy(Section):
 
 
 class Compute(Section):
-    """Processes for the arithmetic: `auto` is one a core; 0 computes inside the service itself."""
+    """Where the arithmetic runs: `auto` is one process a core, 0 the service itself; or a Dask scheduler."""
 
     workers: Literal["auto"] | Annotated[int, Field(ge=0, le=1024)] = "auto"
+    dask: str | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        require(self._broken())
+        return self
+
+    def _broken(self) -> Iterator[Problem]:
+        if self.dask is None:
+            return
+        if "workers" in self.model_fields_set:
+            yield Problem(("workers",), "contradicts `dask`: the cluster has its own workers; leave one out")
+        wrong = problem_of(self.dask)
+        if wrong is not None:
+            yield Problem(("dask",), wrong)
 
 
 class Deadlines(Section):
