@@ -75,7 +75,7 @@ class ActiveAlignment:
 
     def shared_by_two(self) -> dict[tuple[str, str], int]:
         """Return how many points two sets share, for each pair: what this party sees beside the result."""
-        names = list(self._finished)
+        names = sorted(self._finished, key=lambda name: (name != self._own, name))
         pairs = [(left, right) for at, left in enumerate(names) for right in names[at + 1 :]]
         return {pair: count_common(self._finished[pair[0]], self._finished[pair[1]]) for pair in pairs}
 

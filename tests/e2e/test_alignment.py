@@ -1,0 +1,99 @@
+"""Aligning ids between real processes: shuffled rows, partial overlap, kept alignments, rules that differ."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+
+from tests.e2e.conftest import three_parties
+from tests.e2e.parties import Federation, assert_error, job, party
+from tests.e2e.tables import COLUMNS, ROWS, write_csv
+
+pytestmark = pytest.mark.e2e
+
+
+def rows_of(path):
+    with path.open() as file:
+        _, *rows = csv.reader(file)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def federation(start, tables, tmp_path_factory) -> Federation:
+    """Return the usual parties and a second passive one; `mixed` is `patients` shuffled, with strangers in it."""
+    folder = tmp_path_factory.mktemp("mixed")
+    generator = np.random.default_rng(3)
+    mixed = {}
+    for at, (name, path) in enumerate(tables.items()):
+        rows = [*rows_of(path), *([f"{name}-{number}", *["0.5"] * 4] for number in range(20 + at))]
+        rows = [rows[position] for position in generator.permutation(len(rows))]
+        header = (*COLUMNS[name], "y") if name == "party_b" else COLUMNS[name]
+        mixed[name] = folder / f"{name}.csv"
+        values = np.array([row[1 : len(header) + 1] for row in rows], dtype=float)
+        write_csv(mixed[name], header, [row[0] for row in rows], values)
+    coordinator, party_a, party_b = three_parties(tables)
+    for settings, name in ((party_a, "party_a"), (party_b, "party_b")):
+        settings["datasets"] |= {
+            "mixed": {"source": {"csv": str(mixed[name])}},
+            "folded": {
+                "source": {"csv": str(mixed[name])},
+                "id": {"case": "upper" if name == "party_b" else "keep"},
+            },
+        }
+    party_a2 = party("party_a2", "passive", {"mixed": mixed["party_a2"]})
+    return start(coordinator, party_a, party_a2, party_b)
+
+
+def models(federation, config, job_id):
+    names = (*config.passive, config.active)
+    return [federation.model(name, job_id)["coefficients"] for name in names]
+
+
+async def test_shuffled_rows_with_strangers_among_them_train_the_same_model(federation):
+    plain, mixed = job(job="plain"), job(job="mixed", data={"dataset": "mixed"})
+    job_id, report = await federation.run(plain)
+    mixed_id, mixed_report = await federation.run(mixed)
+    rows = mixed_report["rows"]
+    assert (rows["party_a"], rows["party_b"], rows["aligned"]) == (ROWS + 20, ROWS + 22, ROWS)
+    assert mixed_report["loss_history"] == pytest.approx(report["loss_history"], abs=1e-7)
+    for one, other in zip(
+        models(federation, plain, job_id), models(federation, mixed, mixed_id), strict=True
+    ):
+        assert one == pytest.approx(other, abs=1e-7)
+
+
+async def test_three_parties_train_on_what_all_of_them_have(federation):
+    config = job(job="three", passive=["party_a", "party_a2"], data={"dataset": "mixed"})
+    _, report = await federation.run(config)
+    assert report["rows"]["aligned"] == ROWS
+    assert any("party_a and party_a2 64" in sentence for sentence in report["leaks"])
+
+
+async def test_an_alignment_is_kept_for_the_next_job_on_the_same_ids(federation):
+    config = job(job="kept", data={"dataset": "mixed"})
+    _, first = await federation.run(config)
+    job_id, again = await federation.run(config)
+    assert any("had kept the alignment" in note for note in again["notes"])
+    assert again["loss_history"] == first["loss_history"]
+    # A party that has lost its own is asked for nothing that it does not have.
+    for path in federation.state("party_a", job_id).parents[1].glob("alignments/*"):
+        path.unlink()
+    _, third = await federation.run(config)
+    assert not any("had kept the alignment" in note for note in third["notes"])
+    assert third["rows"]["aligned"] == ROWS
+
+
+def test_rules_that_differ_are_shown_before_anything_is_aligned(federation):
+    result = federation.train(job(data={"dataset": "folded"}))
+    assert_error(
+        result, 1, ["make ids by different rules", 'case: "upper" here, "keep" there', "datasets.folded.id"]
+    )
+
+
+def test_no_id_is_in_a_log(federation, tables):
+    ids = {row[0] for row in rows_of(tables["party_a"])}
+    logs = "".join(one.log for one in federation.parties.values())
+    assert not [one for one in ids if f"'{one}'" in logs]
+    assert "party_a-1" not in logs
