@@ -16,13 +16,15 @@ from common.rpc.identity import Context, caller
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.pb.coordinator_pb2 import DESCRIPTOR
-from common.rpc.pb.coordinator_pb2_grpc import CoordinatorServicer, add_CoordinatorServicer_to_server
+from common.rpc.pb.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
 from common.rpc.server import PartyServer
 from common.rpc.wiretap import Tap, Wiretap
 from common.runtime.config_party import PartyConfig
 from common.runtime.hosting import Ending, HostedJob, JobHost
 from common.runtime.state import JobStore
 from common.runtime.stopwatch import Stopwatch
+from coordinator.he_gram import GramKeyHolder
+from coordinator.he_gram_service import GramServicer
 from coordinator.he_linear import Agreement, KeyHolder
 from coordinator.private_key import PrivateKey
 
@@ -57,7 +59,7 @@ class CoordinatorService:
         await self._server.stop(grace_s)
 
 
-class _Servicer(CoordinatorServicer):
+class _Servicer(GramServicer):
     """Checks identity and turn, converts, calls the role, converts."""
 
     def __init__(self, own: PartyConfig, wiretap: Wiretap) -> None:
@@ -83,8 +85,10 @@ class _Servicer(CoordinatorServicer):
             return reply
         hosted = self._host.known(request.turn, party)
         if hosted is None:
-            agreement = Agreement(job.active, job.passive, job.train.max_rounds, job.train.loss_every)
-            hosted = self._host.add(request, job, KeyHolder(agreement))
+            loss_every = job.train.loss_every if job.train.solver == "gd" else 0
+            agreement = Agreement(job.active, job.passive, job.train.max_rounds, loss_every)
+            holder = GramKeyHolder(agreement) if job.uses_gram else KeyHolder(agreement)
+            hosted = self._host.add(request, job, holder)
         hosted.state.open(party, request.columns)
         # Not before: another party may still be reading its data, for longer than anybody may be gone.
         hosted.attendees.expect((party,))

@@ -11,7 +11,7 @@ from common.rpc.pb import align_pb2 as align
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb.passive_party_pb2_grpc import PassivePartyServicer
 from common.runtime.hosting import JobHost
-from party_a.he_linear_calls import LinearCalls
+from party_a.regression_calls import RegressionCalls
 
 M = TypeVar("M")
 
@@ -19,7 +19,7 @@ M = TypeVar("M")
 class AlignServicer(PassivePartyServicer):
     """The part of the service that aligns ids, and builds the design on the rows that are common."""
 
-    _host: JobHost[LinearCalls]
+    _host: JobHost[RegressionCalls]
 
     async def BlindOwnIds(  # noqa: N802
         self, request: align.BlindOwnIdsRequest, context: Context

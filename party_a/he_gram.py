@@ -68,6 +68,11 @@ class PassiveGram:
         return self._cross.length
 
     @property
+    def complements_length(self) -> int:
+        """How many ciphertexts we send besides our block in a round."""
+        return self._cross.complements_length
+
+    @property
     def unshared(self) -> list[str]:
         """Parties with whom the cross products are not shared yet."""
         return self._cross.missing

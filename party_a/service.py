@@ -28,12 +28,14 @@ from common.runtime.linear_design import alignment_key, id_rule, plain_design, r
 from common.runtime.state import JobStore
 from party_a.align_calls import AlignmentCalls, OwnIds
 from party_a.align_service import AlignServicer
+from party_a.he_gram_calls import GramCalls
+from party_a.he_gram_service import GramServicer, first_of
 from party_a.he_linear_calls import LinearCalls
+from party_a.regression_calls import RegressionCalls
 
 log = logging.getLogger("vfl.party_a")
 
-
-Job = HostedJob[LinearCalls]
+Job = HostedJob[RegressionCalls]
 
 
 class PassiveService:
@@ -64,7 +66,7 @@ class PassiveService:
         await self._server.stop(grace_s)
 
 
-class _Servicer(AlignServicer):
+class _Servicer(AlignServicer, GramServicer):
     """Checks identity and turn, converts, calls the role, converts."""
 
     def __init__(self, own: PartyConfig, executor: Executor, wiretap: Wiretap) -> None:
@@ -72,7 +74,7 @@ class _Servicer(AlignServicer):
         self._executor = executor
         self._wiretap = wiretap
         self._store = JobStore(own.state)
-        self._host: JobHost[LinearCalls] = JobHost(own, self._on_end)
+        self._host: JobHost[RegressionCalls] = JobHost(own, self._on_end)
 
     async def stop(self) -> None:
         """End all jobs, because the service stops."""
@@ -106,7 +108,8 @@ class _Servicer(AlignServicer):
             reply.columns = design.columns
             return reply
         coordinator = CoordinatorClient(self._own, job, request.turn, self._wiretap)
-        calls = LinearCalls(self._own.party, job, table, alignment, coordinator, self._executor)
+        kind = GramCalls if job.uses_gram else LinearCalls
+        calls = kind(self._own.party, job, table, alignment, coordinator, self._executor)
         hosted = self._host.add(request, job, calls)
         hosted.attendees.expect((party,))
         hosted.state.opened = asyncio.ensure_future(self._join(hosted, reply))
@@ -142,18 +145,14 @@ class _Servicer(AlignServicer):
     async def EncryptScores(  # noqa: N802
         self, request: he.ScoresRequest, context: Context
     ) -> AsyncIterator[he.EncryptedScores]:
-        hosted = self._host.find(request.turn, caller(context))
-        async for chunk in hosted.state.encrypt_scores(request.turn):
+        async for chunk in self._rowwise(request.turn, context).encrypt_scores(request):
             yield chunk
 
     async def ApplyResiduals(  # noqa: N802
         self, request: AsyncIterator[he.EncryptedResiduals], context: Context
     ) -> he.RoundApplied:
-        first = await anext(request, None)
-        if first is None:
-            raise RemoteProtocolError("an empty stream came instead of residuals")
-        hosted = self._host.find(first.turn, caller(context))
-        return await hosted.state.apply_residuals(first, request)
+        first = await first_of(request)
+        return await self._rowwise(first.turn, context).apply_residuals(first, request)
 
     async def SendPartialScores(  # noqa: N802
         self, request: he.PartialScoresRequest, context: Context
@@ -161,6 +160,12 @@ class _Servicer(AlignServicer):
         hosted = self._host.find(request.turn, caller(context))
         for chunk in hosted.state.partial_scores(request.turn):
             yield chunk
+
+    def _rowwise(self, turn: pb.Turn, context: Context) -> LinearCalls:
+        calls = self._host.find(turn, caller(context)).state
+        if not isinstance(calls, LinearCalls):
+            raise RemoteProtocolError("the job has Gram rounds")
+        return calls
 
     async def _on_end(self, hosted: Job, ending: Ending) -> pb.CloseJobReply:
         """Keep the model of a job that finished, the record of any job, and let go of the coordinator."""

@@ -8,15 +8,11 @@ import time
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from common.crypto.entropy import SystemEntropy
-from common.crypto.fixed_point import FixedPoint
 from common.data.table import Table
 from common.errors import ColonnadeError, RemoteProtocolError
-from common.glm.losses import SQUARED
-from common.glm.solvers import GradientDescent
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.wiretap import Wiretap
@@ -30,6 +26,7 @@ from common.runtime.linear_design import (
     cipher_for,
     design_with_intercept,
     id_rule,
+    loss_of,
     prove_plan,
     read_dataset,
     step_size,
@@ -38,12 +35,11 @@ from common.runtime.state import JobStore
 from common.runtime.stopwatch import Stopwatch
 from common.types import Floats
 from party_b.alignment import Aligned, AlignmentConductor, Alike
-from party_b.convergence import Settled
-from party_b.he_linear import ActiveRegression, LabelledRows
 from party_b.jobs import ActiveJob
 from party_b.outcome import RunOutcome, own_model, write_artifacts
 from party_b.passive_client import PassiveClient
-from party_b.rounds import Rounds
+from party_b.rounds import Peers
+from party_b.training import Problem, Training, describe_plan, describe_solver, targets_of
 
 log = logging.getLogger("vfl.party_b")
 
@@ -79,22 +75,14 @@ class _Opened:
 class _Designed:
     """What is known once the rows are aligned; columns by party, the intercept included."""
 
-    columns: dict[str, int]
     aligned: Aligned
     ids: tuple[str, ...]
     labels: Floats
+    targets: Floats  # the labels as the loss takes them
     design: LinearDesign
+    columns: dict[str, int]
     learning_rate: float
-
-
-@dataclass(slots=True)
-class _Trained:
-    """What the rounds left at B."""
-
-    role: ActiveRegression
-    plan: str
-    losses: list[float | None] = field(default_factory=list)
-    converged: bool = False
+    plan: str = ""
 
 
 async def conduct(active: ActiveJob, tools: Tools) -> None:
@@ -137,23 +125,23 @@ class _Conductor:
         """Open, align, prepare, train, measure, close, report."""
         opened, designed, trained, scores = await self._while_present(self._work())
         with self._timed("closing"):
-            model = own_model(self._active.job_id, self._job, designed.design, trained.role.weights)
+            model = own_model(self._active.job_id, self._job, designed.design, trained.weights)
             self._tools.store.write_json(self._active.job_id, "model.json", model)
             replies = await self._close(len(trained.losses))
         outcome = RunOutcome(
             job_id=self._active.job_id,
             job=self._job,
+            aligned=designed.aligned,
             design=designed.design,
             ids=designed.ids,
             labels=designed.labels,
-            aligned=designed.aligned,
             scores=scores,
-            weights=trained.role.weights,
+            weights=trained.weights,
             columns=designed.columns,
             rows=opened.rows,
             losses=trained.losses,
             converged=trained.converged,
-            plan=trained.plan,
+            plan=designed.plan,
             seconds=self._seconds,
             computing=self._watch.seconds,
             replies=replies,
@@ -213,23 +201,23 @@ class _Conductor:
         self._attend(client)
         return reply
 
-    async def _work(self) -> tuple[_Opened, _Designed, _Trained, Floats]:
+    async def _work(self) -> tuple[_Opened, _Designed, Training, Floats]:
         with self._timed("opening"):
             opened = await self._open()
         with self._timed("aligning"):
             aligned = await self._align(opened)
         with self._timed("preparing"):
             designed = await self._design(opened, aligned)
-            rounds, trained = await self._prepare(designed)
-        rows = len(designed.design.schedule.rows_of(1))
-        with self._timed("training"), rounds.noise_ahead(self._tools.executor, rows):
-            await self._train(rounds, trained, designed)
+            training = await self._prepare(designed)
+        with self._timed("training"):
+            await self._active.enter("training", f"training by {describe_solver(self._problem(designed))}")
+            await training.run(self._tools.executor, self._active.round_done)
         with self._timed("evaluating"):
             await self._active.enter("evaluating", "measuring the model")
             count = len(designed.ids)
             parts = await asyncio.gather(*(client.partial_scores(count) for client in self._passive))
-            scores = designed.design.matrix @ trained.role.weights + sum(parts)
-        return opened, designed, trained, scores
+            scores = designed.design.matrix @ training.weights + sum(parts)
+        return opened, designed, training, scores
 
     async def _align(self, opened: _Opened) -> Aligned:
         if opened.kept is not None:
@@ -252,21 +240,29 @@ class _Conductor:
     async def _design(self, opened: _Opened, aligned: Aligned) -> _Designed:
         job, alignment = self._job, aligned.alignment
         table = await asyncio.to_thread(opened.table.take, alignment.rows)
-        design = await asyncio.to_thread(design_with_intercept, table.without(job.data.label), job)
+        labels, features = table.column(job.data.label), table.without(job.data.label)
+        design = await asyncio.to_thread(design_with_intercept, features, job)
         replies = await asyncio.gather(
             *(client.build_design(alignment.alignment_id, table.rows) for client in self._passive)
         )
         await self._coordinator.open_job(design.columns)
         named = dict(zip(job.passive, replies, strict=True))
         curvatures = {name: reply.curvature for name, reply in named.items()}
-        columns = {name: reply.columns for name, reply in named.items()} | {job.active: design.columns}
-        rate = step_size(job, curvatures | {job.active: design.curvature()})
-        return _Designed(columns, aligned, table.ids, table.column(job.data.label), design, rate)
+        return _Designed(
+            aligned,
+            table.ids,
+            labels,
+            targets_of(labels, job),
+            design,
+            {name: reply.columns for name, reply in named.items()} | {job.active: design.columns},
+            step_size(job, curvatures | {job.active: design.curvature(loss_of(job))}),
+        )
 
-    async def _prepare(self, designed: _Designed) -> tuple[Rounds, _Trained]:
-        job, design = self._job, designed.design
+    async def _prepare(self, designed: _Designed) -> Training:
+        job, design, problem = self._job, designed.design, self._problem(designed)
         await self._active.enter("preparing", f"proving the ranges for {len(design.train)} training rows")
         plan = await asyncio.to_thread(prove_plan, design, job, designed.columns)
+        designed.plan = " ".join(filter(None, (plan.describe(), describe_plan(problem))))
         request = he.PrepareRequest(
             turn=self._turn,
             train_rows=len(design.train),
@@ -279,27 +275,12 @@ class _Conductor:
             if reply.key_id != key.key_id:
                 raise RemoteProtocolError(f"{client.name} was given another public key than {job.active}")
         cipher = cipher_for(job, key, self._tools.executor)
-        role = ActiveRegression(
-            LabelledRows(design.matrix[design.train], designed.labels[design.train]),
-            design.schedule,
-            GradientDescent(design.step(designed.learning_rate), SQUARED),
-            cipher,
-            FixedPoint(job.crypto.precision_bits),
-            SystemEntropy(),
-        )
-        rounds = Rounds(job, role, cipher, self._passive, self._coordinator, self._watch)
-        return rounds, _Trained(role, plan.describe())
+        peers = Peers(self._passive, self._coordinator, self._turn)
+        return await self._watch.thread("preparing", Training, problem, cipher, peers, self._watch)
 
-    async def _train(self, rounds: Rounds, trained: _Trained, designed: _Designed) -> None:
-        await self._active.enter("training", f"training with step size {designed.learning_rate:.4g}")
-        settled = Settled(self._job.train.tolerance, designed.design.schedule.batches)
-        for number in range(1, self._job.train.max_rounds + 1):
-            loss = await rounds.run(number)
-            trained.losses.append(loss)
-            await self._active.round_done(number, loss)
-            if settled.after(trained.losses):
-                trained.converged = True
-                return
+    def _problem(self, designed: _Designed) -> Problem:
+        targets = designed.targets[designed.design.train]
+        return Problem(self._job, designed.design, targets, designed.columns, designed.learning_rate)
 
     async def _close(self, rounds: int) -> dict[str, pb.CloseJobReply]:
         await self._active.enter("closing", "closing the job")

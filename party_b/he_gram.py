@@ -45,7 +45,8 @@ class ActiveGram:
         self.sharing = Sharing(tools, labelled, columns)
         self._tools = tools
         self._gram = labelled.T @ labelled
-        self._rows = len(labelled)
+        self.rows = len(labelled)
+        self.columns = sum(columns.values()) + labelled.shape[1]
         self._cross = CrossRound(tools, rows.features.shape[1], columns)
         self._point: Point | None = None
         self._last: _Applied | None = None
@@ -59,6 +60,11 @@ class ActiveGram:
     def round_length(self) -> int:
         """How many ciphertexts of ours the key holder decrypts in a round."""
         return self._cross.length
+
+    @property
+    def complements_length(self) -> int:
+        """How many ciphertexts we send besides our block in a round."""
+        return self._cross.complements_length
 
     def take_products(self, masker: str, residues: Sequence[int]) -> None:
         """Set-up: keep G + r, which the key holder decrypted, as our share."""
@@ -88,16 +94,16 @@ class ActiveGram:
         direction = self._direction(point)
         image = self._gram @ direction  # B̃'z
         loss, weights = self.solver.loss, self.solver.weights
-        own = loss.of_residuals(float(direction @ image), self._rows) + self._rows * self.solver.penalty()
+        own = loss.of_residuals(float(direction @ image), self.rows) + self.rows * self.solver.penalty()
         self._last = _Applied(own + 0.5 * float(weights @ cross))
-        self.solver.receive(image[:-1] + cross, self._rows)
+        self.solver.receive(image[:-1] + cross, self.rows)
         self.applied, self._point = self.applied + 1, None
 
     def encrypted_loss(self, shares: Sequence[CipherVector]) -> SealedVector:
         """Return [[L]] of the last round in sum form, for the key holder: our part and every A's share."""
         if self._last is None:
             raise LocalProtocolError("no round has been applied yet")
-        encoded = self._tools.fixed_point.encode_wide(check_loss_share(self._last.loss, self._rows))
+        encoded = self._tools.fixed_point.encode_wide(check_loss_share(self._last.loss, self.rows))
         return self._tools.cipher.seal(reduce(self._tools.cipher.add, shares), [encoded])
 
     def decode_loss(self, residue: int) -> float:

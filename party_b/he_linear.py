@@ -73,6 +73,11 @@ class ActiveRegression:
         """Our block of the weights so far, (d,)."""
         return self.solver.weights
 
+    @property
+    def batch_rows(self) -> int:
+        """How many rows a round has, the first one for all."""
+        return len(self._schedule.rows_of(1))
+
     def begin(self, number: int) -> int:
         """Start round `number`, or start it again; return its number of rows."""
         if number != self.applied + 1:

@@ -11,6 +11,7 @@ import numpy as np
 from common.crypto.cipher import SealedVector
 from common.data.ids import rule_differences
 from common.errors import DataError, RemoteProtocolError
+from common.glm.conjugate import Turn
 from common.rpc.channels import Deadline, open_channel
 from common.rpc.greeting import check_greeting, make_greeting
 from common.rpc.pb import he_linear_pb2 as he
@@ -23,6 +24,7 @@ from common.runtime.config_party import PartyConfig
 from common.runtime.coordinator_client import in_round, peer_address
 from common.types import Floats
 from party_b.alignment_client import AlignmentClient
+from party_b.gram_client import GramClient
 
 # The end of the round's residuals on their way to one passive party.
 Residuals = asyncio.Queue[SealedVector | None]
@@ -97,10 +99,15 @@ class PassiveClient:
         """Let the party prove its plan and fetch the public key."""
         return await self._stub.Prepare(request, timeout=self._step_s)
 
-    async def encrypt_scores(self, number: int) -> AsyncIterator[he.EncryptedScores]:
-        """Step 1: yield the round's [[u_A]] in chunks."""
+    def in_gram_rounds(self, most_bytes: int) -> GramClient:
+        """Return the calls of Gram rounds on this connection; `most_bytes` is the longest direction."""
+        return GramClient(self.name, self._stub, in_round(self._turn, 0), self._step_s, most_bytes)
+
+    async def encrypt_scores(self, number: int, turned: Turn) -> AsyncIterator[he.EncryptedScores]:
+        """Step 1: yield the round's [[v_A]] in chunks."""
         turn = in_round(self._turn, number)
-        async for chunk in self._stub.EncryptScores(he.ScoresRequest(turn=turn), timeout=self._step_s):
+        request = he.ScoresRequest(turn=turn, mixing=turned.mixing, scale=turned.scale)
+        async for chunk in self._stub.EncryptScores(request, timeout=self._step_s):
             if chunk.turn != turn:
                 raise RemoteProtocolError(f"{self.name} answered round {number} with another turn")
             yield chunk
@@ -114,6 +121,18 @@ class PassiveClient:
                 yield he.EncryptedResiduals(turn=turn, ciphertexts=sealed.to_bytes())
 
         return await self._stub.ApplyResiduals(chunks(), timeout=self._step_s)
+
+    async def take_step(self, number: int, step: float) -> float:
+        """With conjugate gradients: let the party move along the direction; return its part of r·z.
+
+        Raises:
+            RemoteProtocolError: It answered with another turn, or with no such number.
+        """
+        turn = in_round(self._turn, number)
+        reply = await self._stub.TakeStep(he.StepRequest(turn=turn, step=step), timeout=self._call_s)
+        if reply.turn != turn or not (math.isfinite(reply.residual) and reply.residual >= 0):
+            raise RemoteProtocolError(f"{self.name} did not answer a step with the size of its residual")
+        return reply.residual
 
     async def partial_scores(self, rows: int) -> Floats:
         """Return the party's partial scores of all aligned rows, (rows,).

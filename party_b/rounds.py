@@ -1,18 +1,19 @@
-"""The rounds of encrypted linear regression between services: moves what the roles make, and nothing else."""
+"""Row-wise rounds between services: moves what the roles make, and nothing else."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from concurrent.futures import Executor
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from common.crypto.cipher import Cipher, CipherVector, parse_ciphertexts
 from common.errors import RemoteProtocolError
+from common.glm.conjugate import Turn
 from common.rpc.pb import he_linear_pb2 as he
+from common.rpc.pb import job_pb2 as pb
 from common.runtime.config_job import JobConfig
 from common.runtime.coordinator_client import CoordinatorClient
-from common.runtime.noise_ahead import NoiseAhead
 from common.runtime.stopwatch import Stopwatch
 from party_b.he_linear import ActiveRegression
 from party_b.passive_client import PassiveClient, Residuals
@@ -21,37 +22,77 @@ from party_b.passive_client import PassiveClient, Residuals
 _CHUNKS_AHEAD = 2
 
 
-class Rounds:
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """Whom the active party speaks with in a job.
+
+    Attributes:
+        turn: Of the job, outside rounds.
+    """
+
+    passive: Sequence[PassiveClient]
+    coordinator: CoordinatorClient
+    turn: pb.Turn
+
+
+@dataclass(frozen=True, slots=True)
+class RoundResult:
+    """What a round leaves beside the solvers' state.
+
+    Attributes:
+        loss: In mean form; None if nobody decrypted it.
+        curvature: The passive parties' parts of p·q, added up; 0 with gradient descent.
+    """
+
+    loss: float | None
+    curvature: float
+
+
+class Rounds(Protocol):
     """Conducts one round after another between the active role and its peers."""
+
+    @property
+    def sealed_in_round(self) -> int:
+        """How many ciphertexts this party seals in a round."""
+        ...
+
+    async def share(self) -> None:
+        """Do what has to be done once, before the first round."""
+        ...
+
+    async def run(self, number: int, turned: Turn) -> RoundResult:
+        """Conduct a round; `turned` belongs to the passive parties' direction."""
+        ...
+
+
+class RowwiseRounds:
+    """Rounds that work on rows."""
 
     def __init__(
         self,
         job: JobConfig,
         role: ActiveRegression,
         cipher: Cipher,
-        passive: Sequence[PassiveClient],
-        coordinator: CoordinatorClient,
+        peers: Peers,
         watch: Stopwatch,
     ) -> None:
         self._job = job
         self._role = role
         self._cipher = cipher
-        self._passive = passive
-        self._coordinator = coordinator
+        self._passive = peers.passive
+        self._coordinator = peers.coordinator
         self._watch = watch
 
-    @contextmanager
-    def noise_ahead(self, executor: Executor, rows: int) -> Iterator[None]:
-        """Prepare the noise of rounds to come while this party waits; for rounds of so many rows."""
-        # In a round: a residual a row, the loss, and the gradient.
-        ahead = NoiseAhead(self._cipher, executor, rows + 1 + len(self._role.weights))
-        try:
-            yield
-        finally:
-            ahead.finish()
+    @property
+    def sealed_in_round(self) -> int:
+        """How many ciphertexts this party seals in a round: a residual a row, the loss, and the gradient."""
+        return self._role.batch_rows + 1 + len(self._role.weights)
 
-    async def run(self, number: int) -> float | None:
-        """Conduct a round; return its loss in mean form, None if the job does not ask for it."""
+    async def share(self) -> None:
+        """Do nothing: row-wise rounds need no set-up."""
+
+    async def run(self, number: int, turned: Turn) -> RoundResult:
+        """Conduct a round."""
         rows = await self._watch.thread("scores", self._role.begin, number)
         residuals: list[Residuals] = [asyncio.Queue(_CHUNKS_AHEAD) for _ in self._passive]
         try:
@@ -60,23 +101,24 @@ class Rounds:
                     group.create_task(client.apply_residuals(number, queue))
                     for client, queue in zip(self._passive, residuals, strict=True)
                 ]
-                shares = await self._exchange(number, residuals)
+                shares = await self._exchange(number, turned, residuals)
                 masked = await self._watch.thread("gradient", self._role.masked_gradient)
                 gradient = await self._coordinator.decrypt_gradient(number, masked)
         except BaseExceptionGroup as failures:
             # A failure at one party breaks off the calls to the others; what came first is the cause.
-            raise _first(failures) from failures
+            raise first_failure(failures) from failures
+        applied = [task.result() for task in applying]
         loss = None
-        if self._job.train.has_loss(number):
+        if self._job.decrypts_loss(number):
             if len(self._passive) > 1:
-                shares = [task.result().loss_share for task in applying]
+                shares = [reply.loss_share for reply in applied]
             loss = await self._loss(number, shares) / rows
         self._role.apply(gradient)
-        return loss
+        return RoundResult(loss, sum(reply.curvature.value for reply in applied))
 
-    async def _exchange(self, number: int, residuals: Sequence[Residuals]) -> list[bytes]:
-        """Steps 1 and 2: turn [[u_A]] into [[d]], chunk by chunk; return the loss shares that came along."""
-        streams = [client.encrypt_scores(number) for client in self._passive]
+    async def _exchange(self, number: int, turned: Turn, residuals: Sequence[Residuals]) -> list[bytes]:
+        """Steps 1 and 2: turn [[v_A]] into [[d]], chunk by chunk; return the loss shares that came along."""
+        streams = [client.encrypt_scores(number, turned) for client in self._passive]
         shares: list[bytes] = []
         while chunks := await _next_of_each(streams):
             scores = [self._parsed(chunk) for chunk in chunks]
@@ -105,6 +147,7 @@ async def _next_of_each(streams: Sequence[AsyncIterator[he.EncryptedScores]]) ->
     return chunks
 
 
-def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_failure(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the failure that broke off all others."""
     first = failures.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+    return first_failure(first) if isinstance(first, BaseExceptionGroup) else first

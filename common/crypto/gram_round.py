@@ -64,6 +64,11 @@ class CrossRound:
         return self._tools.plan.results.plaintexts(self._outputs)
 
     @property
+    def complements_length(self) -> int:
+        """How many ciphertexts our complements for all other parties are."""
+        return sum(map(self._tools.plan.results.plaintexts, self._peer_outputs.values()))
+
+    @property
     def missing(self) -> list[str]:
         """Peers with whom we share no products yet."""
         return [peer for peer in self._peer_outputs if peer not in self._shares]
@@ -102,7 +107,9 @@ class CrossRound:
         Raises:
             RemoteProtocolError: Its vectors are not as long as its columns and ours ask for.
         """
-        exponents = self._exponents[peer]
+        exponents = self._exponents.get(peer)
+        if exponents is None:
+            raise RemoteProtocolError(f"no cross products are shared with {peer}")
         if (len(block), len(complement)) != exponents.shape:
             raise RemoteProtocolError(
                 f"{peer} sent a direction of {len(block)} and {len(complement)} ciphertexts where "

@@ -16,13 +16,11 @@ class SignedLabels:
 
     Attributes:
         values: −1 and +1, (n,).
-        negative: How the data writes −1.
-        positive: How the data writes +1.
+        negative: How the data writes −1: "0" or "-1".
     """
 
     values: Floats = field(repr=False)
     negative: str
-    positive: str
 
     @property
     def as_01(self) -> Floats:
@@ -31,19 +29,18 @@ class SignedLabels:
 
     def describe(self) -> str:
         """Return the mapping in plain words."""
-        return f"label {self.positive} is the positive class (+1), {self.negative} the negative one (−1)"
+        return f"label 1 is the positive class (+1), {self.negative} the negative one (−1)"
 
 
-def signed_labels(column: Floats, name: str, positive: float | None) -> SignedLabels:
-    """Return a label column as −1 and +1.
+def signed_labels(column: Floats, name: str) -> SignedLabels:
+    """Return a label column of 0 and 1, or of −1 and +1, as −1 and +1.
 
     Args:
         column: (n,).
         name: Of the column, for messages.
-        positive: Which of two values is +1; None for {0, 1} and {−1, +1}, where it is 1.
 
     Raises:
-        DataError: There are not exactly two values, or none of them is `positive`, or it is not clear.
+        DataError: There are other values, or only one.
     """
     found = np.unique(column)
     if len(found) != 2:
@@ -51,16 +48,9 @@ def signed_labels(column: Floats, name: str, positive: float | None) -> SignedLa
             f"label {name!r} has {len(found)} different values; a classifier needs two",
             advice="Use algorithm: he_linear for a label that is a number.",
         )
-    known = (0.0, 1.0), (-1.0, 1.0)
-    if positive is None:
-        if tuple(found.tolist()) not in known:
-            raise DataError(
-                f"label {name!r} has two values, but they are neither {{0, 1}} nor {{-1, +1}}",
-                advice="Name the one that counts as +1 in the job file: data.positive.",
-            )
-        positive = 1.0
-    if positive not in found:
-        raise DataError(f"data.positive is not among the two values of label {name!r}")
-    negative = float(found[0] if found[1] == positive else found[1])
-    values = np.where(column == positive, 1.0, -1.0)
-    return SignedLabels(values, f"{negative:g}", f"{positive:g}")
+    if tuple(found.tolist()) not in ((0.0, 1.0), (-1.0, 1.0)):
+        raise DataError(
+            f"label {name!r} has two values, but they are neither {{0, 1}} nor {{-1, +1}}",
+            advice="Name the one that counts as +1 in the job file: data.positive.",
+        )
+    return SignedLabels(np.where(column == 1.0, 1.0, -1.0), f"{found[0]:g}")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from common.errors import RemoteProtocolError
 from common.runtime.config_errors import KeyBits, Name, Section, problems_of, require, validated
@@ -21,8 +21,17 @@ MAX_JOB_BYTES = 64 * 1024
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
+def _as_text(value: object) -> object:
+    """Return a number as the text it would be in a file; `positive: 1` means what `positive: "1"` means."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
 class JobData(Section):
-    """Which rows and columns are used, and how they are prepared."""
+    """Which rows and columns are used, and how they are prepared.
+
+    `positive` names the label's value that counts as +1, for a classifier whose labels are neither {0, 1} nor
+    {-1, +1}.
+    """
 
     dataset: Name
     label: str = Field(min_length=1)
@@ -30,6 +39,7 @@ class JobData(Section):
     split_seed: Seed = 0
     standardize: bool = True
     intercept: bool = True
+    positive: Annotated[str, BeforeValidator(_as_text)] | None = None
 
 
 class JobModel(Section):
@@ -42,7 +52,7 @@ class JobModel(Section):
 class JobTrain(Section):
     """How the objective is minimised. `loss_every: 0` means that nobody ever decrypts the loss."""
 
-    solver: Literal["gd"] = "gd"
+    solver: Literal["gd", "cg"] = "gd"
     learning_rate: Literal["auto"] | Annotated[float, Field(gt=0)] = "auto"
     max_rounds: int = Field(default=100, ge=1, le=1_000_000)
     tolerance: float | None = Field(default=None, gt=0)
@@ -60,10 +70,12 @@ class JobTrain(Section):
         return self
 
     def _broken(self) -> Iterator[Problem]:
-        if self.tolerance is not None and self.loss_every == 0:
+        if self.tolerance is not None and self.loss_every == 0 and self.solver == "gd":
             yield Problem(
                 ("tolerance",), "needs the loss: set train.loss_every to 1 or more, or tolerance to null"
             )
+        if self.solver == "cg" and self.batch_size is not None:
+            yield Problem(("batch_size",), "must be null with solver: cg, which needs all rows a round")
 
 
 class JobCrypto(Section):
@@ -71,7 +83,7 @@ class JobCrypto(Section):
 
     key_bits: KeyBits = 2048
     precision_bits: int = Field(default=32, ge=8, le=60)
-    rounds: Literal["rowwise"] = "rowwise"
+    rounds: Literal["rowwise", "gram", "auto"] = "rowwise"
     backend: Literal["gmpy2", "phe"] = "gmpy2"
 
 
@@ -79,7 +91,7 @@ class JobConfig(Section):
     """One job, the same for every party that takes part in it."""
 
     job: Name
-    algorithm: Literal["he_linear"] = "he_linear"
+    algorithm: Literal["he_linear", "he_logistic"] = "he_linear"
     active: Name
     passive: tuple[Name, ...] = Field(min_length=1)
     coordinator: Name
@@ -100,6 +112,28 @@ class JobConfig(Section):
             if name in seen:
                 yield Problem(path, f'"{name}" already has another part in this job')
             seen.add(name)
+        if self.crypto.rounds == "gram" and self.train.batch_size is not None:
+            yield Problem(
+                ("train", "batch_size"),
+                "must be null with crypto.rounds: gram, which needs all rows in every round",
+            )
+        if self.data.positive is not None and self.algorithm != "he_logistic":
+            yield Problem(("data", "positive"), "belongs to a classifier: algorithm: he_logistic")
+
+    @property
+    def uses_gram(self) -> bool:
+        """Whether rounds work on shared cross products instead of rows; `auto` does wherever it can."""
+        rounds, full_batch = self.crypto.rounds, self.train.batch_size is None
+        return rounds == "gram" or (rounds == "auto" and full_batch)
+
+    @property
+    def needs_curvature(self) -> bool:
+        """Whether the passive parties tell the largest eigenvalue of X'X/n, for an automatic step size."""
+        return self.train.solver == "gd" and self.train.learning_rate == "auto"
+
+    def decrypts_loss(self, round_number: int) -> bool:
+        """Whether the key holder decrypts the loss of a round; with conjugate gradients it never does."""
+        return self.train.solver == "gd" and self.train.has_loss(round_number)
 
     @property
     def members(self) -> tuple[str, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, Mapping
 
 from common.crypto.cipher import SealedVector
 from common.crypto.paillier import PublicKey
 from common.errors import ConfigError, RemoteProtocolError
 from common.rpc.channels import Deadline, open_channel
-from common.rpc.chunks import CHUNK_BYTES
 from common.rpc.greeting import check_greeting, make_greeting
+from common.rpc.pb import he_gram_pb2 as gram
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.pb.coordinator_pb2_grpc import CoordinatorStub
@@ -17,6 +17,7 @@ from common.rpc.presence import attend
 from common.rpc.wiretap import Wiretap
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
+from common.runtime.gram_messages import pieces
 
 
 def peer_address(own: PartyConfig, peer: str) -> str:
@@ -84,16 +85,24 @@ class CoordinatorClient:
 
     async def decrypt_gradient(self, number: int, masked: SealedVector) -> list[int]:
         """Return the residues of this party's masked gradient of a round."""
-        turn, width = in_round(self._turn, number), masked.key.residue_bytes
-        residues = b""
-        async for chunk in self._stub.DecryptGradient(_chunks(turn, masked), timeout=self._step_s):
-            residues += chunk.residues
-            if len(residues) > len(masked) * width:
-                break
-        if len(residues) != len(masked) * width:
-            raise RemoteProtocolError(f"{self.name} returned a gradient of the wrong length")
-        parts = [residues[at : at + width] for at in range(0, len(residues), width)]
-        return [int.from_bytes(part, "big") for part in parts]
+        turn = in_round(self._turn, number)
+        chunks = (he.MaskedGradient(turn=turn, ciphertexts=chunk) for chunk in pieces(masked))
+        return await self._residues(self._stub.DecryptGradient(chunks, timeout=self._step_s), masked)
+
+    async def declare_gram(self, result_length: int, products_lengths: Mapping[str, int]) -> None:
+        """Declare how many ciphertexts this party will have decrypted in Gram rounds."""
+        declaration = gram.GramDeclaration(
+            turn=self._turn, result_length=result_length, products_lengths=products_lengths
+        )
+        await self._stub.DeclareGram(declaration, timeout=self._call_s)
+
+    async def decrypt_products(self, masker: str, blinded: SealedVector) -> list[int]:
+        """Return the residues of the cross products with a masker, under both masks still."""
+        chunks = (
+            gram.BlindedProducts(turn=self._turn, masker=masker, ciphertexts=chunk)
+            for chunk in pieces(blinded)
+        )
+        return await self._residues(self._stub.DecryptProducts(chunks, timeout=self._step_s), blinded)
 
     async def decrypt_loss(self, number: int, loss: SealedVector) -> int:
         """Return the residue of the round's loss."""
@@ -111,9 +120,15 @@ class CoordinatorClient:
         """Close the connection; what is still running on it ends."""
         await self._channel.close()
 
-
-async def _chunks(turn: pb.Turn, masked: SealedVector) -> AsyncIterator[he.MaskedGradient]:
-    content, width = masked.to_bytes(), masked.key.ciphertext_bytes
-    step = CHUNK_BYTES // width * width
-    for start in range(0, len(content), step):
-        yield he.MaskedGradient(turn=turn, ciphertexts=content[start : start + step])
+    async def _residues(
+        self, answer: AsyncIterable[he.DecryptedGradient | gram.DecryptedProducts], asked: SealedVector
+    ) -> list[int]:
+        width, residues = asked.key.residue_bytes, b""
+        async for chunk in answer:
+            residues += chunk.residues
+            if len(residues) > len(asked) * width:
+                break
+        if len(residues) != len(asked) * width:
+            raise RemoteProtocolError(f"{self.name} returned a vector of the wrong length")
+        parts = [residues[at : at + width] for at in range(0, len(residues), width)]
+        return [int.from_bytes(part, "big") for part in parts]

@@ -25,6 +25,7 @@ from common.data.split import BatchSchedule, split_rows
 from common.data.table import Table
 from common.errors import ConfigError, DataError, Refused, RemoteProtocolError
 from common.glm.gradient_descent import GradientStep
+from common.glm.losses import SQUARED, TAYLOR_LOGISTIC, QuadraticLoss
 from common.glm.rank_rule import require_rank_margin
 from common.runtime.alignment_cache import AlignmentKey
 from common.runtime.config_data import DatasetConfig
@@ -71,15 +72,15 @@ class LinearDesign:
         """Return the update of this party's weights."""
         return GradientStep(self.features, learning_rate, self.penalties)
 
-    def curvature(self) -> float:
-        """Return the largest eigenvalue of X'X/n over the training rows, plus the largest l2.
+    def curvature(self, loss: QuadraticLoss) -> float:
+        """Return a times the largest eigenvalue of X'X/n over the training rows, plus the largest l2.
 
         The sum of these numbers over all parties bounds the curvature of the whole objective, so its
         inverse is a step size that cannot diverge.
         """
         rows = self.matrix[self.train]
         top = float(np.linalg.norm(rows, ord=2)) ** 2 / len(rows) if rows.size else 0.0
-        return top + float(self.penalties.max(initial=0.0))
+        return loss.curvature * top + float(self.penalties.max(initial=0.0))
 
 
 def read_dataset(own: PartyConfig, job: JobConfig) -> Table:
@@ -92,8 +93,8 @@ def read_dataset(own: PartyConfig, job: JobConfig) -> Table:
     dataset = own.datasets.get(job.data.dataset)
     if dataset is None:
         raise Refused(f"{own.party} has no data set called {job.data.dataset!r}")
-    label = Label(job.data.label, dataset.missing_labels) if own.role == "active" else None
-    table = open_dataset(job.data.dataset, dataset, label)
+    label = Label(job.data.label, dataset.missing_labels, job.data.positive)
+    table = open_dataset(job.data.dataset, dataset, label if own.role == "active" else None)
     if table.rows < own.policy.min_rows:
         raise Refused(
             f"the policy of {own.party} asks for {own.policy.min_rows} rows at least; "
@@ -181,6 +182,11 @@ def _design(table: Table, job: JobConfig) -> LinearDesign:
     )
 
 
+def loss_of(job: JobConfig) -> QuadraticLoss:
+    """Return the loss that the job's algorithm minimises."""
+    return {"he_linear": SQUARED, "he_logistic": TAYLOR_LOGISTIC}[job.algorithm]
+
+
 def prove_plan(design: LinearDesign, job: JobConfig, columns: Mapping[str, int]) -> Plan:
     """Prove before round 1 that nothing overflows (rule 1.2.7) and nobody can solve for rows (rule 1.2.5).
 
@@ -207,8 +213,8 @@ def prove_plan(design: LinearDesign, job: JobConfig, columns: Mapping[str, int])
 
 def step_size(job: JobConfig, curvatures: Mapping[str, float]) -> float:
     """Return the job's learning rate; `auto` is the inverse of a bound on the curvature."""
-    if job.train.learning_rate != "auto":
-        return job.train.learning_rate
+    if not job.needs_curvature:
+        return 0.0 if job.train.learning_rate == "auto" else job.train.learning_rate
     bound = 1.0 / sum(curvatures.values())
     return bound if job.train.batch_size is None else MINIBATCH_DAMPING * bound
 

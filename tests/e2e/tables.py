@@ -28,13 +28,13 @@ def write_tables(folder: Path) -> dict[str, Path]:
     paths = {name: folder / f"{name}.csv" for name in COLUMNS}
     for name, names in COLUMNS.items():
         values = np.column_stack([columns[name], label]) if name == "party_b" else columns[name]
-        _write(paths[name], (*names, "y") if name == "party_b" else names, ids, values)
+        write_csv(paths[name], (*names, "y") if name == "party_b" else names, ids, values)
     return paths
 
 
 def pooled(config: JobConfig, paths: Mapping[str, Path], rounds: int) -> Descent:
     """Train on the columns of all parties side by side, those of the active one last, then the intercept."""
-    blocks, label, train, _ = _prepared(config, paths)
+    blocks, label, train, _ = prepared(config, paths)
     intercept = "none" if not config.data.intercept else "free"
     if config.data.intercept and config.model.penalize_intercept:
         intercept = "penalized"
@@ -60,21 +60,21 @@ def scores_of_test_rows(
     config: JobConfig, paths: Mapping[str, Path], models: Mapping[str, Any]
 ) -> dict[str, float]:
     """Return id -> prediction of the test rows, by what each party keeps as its part of the model."""
-    blocks, _, _, test = _prepared(config, paths)
+    blocks, _, _, test = prepared(config, paths)
     names = (*config.passive, config.active)
     scores = sum(
         block @ models[name]["coefficients"] + (models[name]["intercept"] or 0.0)
         for name, block in zip(names, blocks, strict=True)
     )
-    ids, _ = _read(paths[config.active])
+    ids, _ = read_csv(paths[config.active])
     return {ids[row]: float(scores[row]) for row in test}
 
 
-def _prepared(
+def prepared(
     config: JobConfig, paths: Mapping[str, Path]
 ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
     """Return the scaled columns of each party, the labels, and the positions of training and test rows."""
-    blocks = [_read(paths[name])[1] for name in (*config.passive, config.active)]
+    blocks = [read_csv(paths[name])[1] for name in (*config.passive, config.active)]
     blocks[-1], label = blocks[-1][:, :-1], blocks[-1][:, -1]
     train, test = split_rows(ROWS, config.data.test_fraction, config.data.split_seed)
     if config.data.standardize:
@@ -86,13 +86,13 @@ def _curvature(block: np.ndarray) -> float:
     return float(np.linalg.eigvalsh(block.T @ block / len(block)).max())
 
 
-def _read(path: Path) -> tuple[list[str], np.ndarray]:
+def read_csv(path: Path) -> tuple[list[str], np.ndarray]:
     with path.open() as file:
         _, *rows = csv.reader(file)
     return [row[0] for row in rows], np.array([row[1:] for row in rows], dtype=float)
 
 
-def _write(path: Path, header: Sequence[str], ids: Sequence[str], values: np.ndarray) -> None:
+def write_csv(path: Path, header: Sequence[str], ids: Sequence[str], values: np.ndarray) -> None:
     lines = [",".join(("id", *header))]
     lines += [",".join((one, *map(repr, row))) for one, row in zip(ids, values.tolist(), strict=True)]
     path.write_text("\n".join(lines) + "\n")

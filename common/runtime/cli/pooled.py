@@ -18,6 +18,7 @@ from common.runtime.config_party import PartyConfig
 from common.runtime.linear_design import (
     LinearDesign,
     design_with_intercept,
+    loss_of,
     plain_design,
     read_dataset,
     step_size,
@@ -57,7 +58,7 @@ def pooled_run(config: LocalConfig, report: Mapping[str, Any]) -> Pooled:
         X[train],
         labels[train],
         np.concatenate([design.penalties for design in designs.values()]),
-        step_size(job, {name: design.curvature() for name, design in designs.items()}),
+        step_size(job, {name: design.curvature(loss_of(job)) for name, design in designs.items()}),
         int(report["rounds"]),
         active.schedule.rows_of,
     )

@@ -1,0 +1,142 @@
+"""Training at the active party: the role that the job asks for, and its rounds until they are done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+from common.crypto.cipher import Cipher
+from common.crypto.entropy import SystemEntropy
+from common.crypto.fixed_point import FixedPoint
+from common.errors import LocalProtocolError
+from common.glm.conjugate import ConjugateScalars, Turn
+from common.glm.labels import signed_labels
+from common.glm.solvers import BlockSolver, ConjugateBlock
+from common.runtime.config_job import JobConfig
+from common.runtime.linear_design import LinearDesign
+from common.runtime.linear_solver import active_solver, gram_tools, prove_gram_plan
+from common.runtime.noise_ahead import NoiseAhead
+from common.runtime.stopwatch import Stopwatch
+from common.types import Floats
+from party_b.convergence import Settled
+from party_b.gram_rounds import GramRounds
+from party_b.he_gram import ActiveGram
+from party_b.he_linear import ActiveRegression, LabelledRows
+from party_b.rounds import Peers, RoundResult, Rounds, RowwiseRounds
+
+_NO_TURN = Turn(0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """What is trained.
+
+    Attributes:
+        job: The job.
+        design: The active party's columns.
+        targets: y as the loss takes it, for the training rows, (n,).
+        columns: Of every party, the active one's intercept included.
+        learning_rate: Of gradient descent.
+    """
+
+    job: JobConfig
+    design: LinearDesign
+    targets: Floats = field(repr=False)
+    columns: Mapping[str, int]
+    learning_rate: float
+
+
+class Training:
+    """One job's rounds, as the active party conducts them."""
+
+    def __init__(self, problem: Problem, cipher: Cipher, peers: Peers, watch: Stopwatch) -> None:
+        self.losses: list[float | None] = []
+        self.converged = False
+        self._job = problem.job
+        self._cipher = cipher
+        self._peers = peers
+        self._batches = problem.design.schedule.batches
+        self._solver, self._scalars = active_solver(
+            problem.design, problem.job, problem.learning_rate, problem.targets
+        )
+        self._rounds = _rounds(problem, self._solver, cipher, peers, watch)
+
+    @property
+    def weights(self) -> Floats:
+        """The active party's weights so far."""
+        return self._solver.weights
+
+    async def run(
+        self, executor: Executor, round_done: Callable[[int, float | None], Awaitable[None]]
+    ) -> None:
+        """Train until the rounds are used up or the tolerance is met; `round_done` is told each round."""
+        await self._rounds.share()
+        ahead = NoiseAhead(self._cipher, executor, self._rounds.sealed_in_round)
+        try:
+            await self._train(round_done)
+        finally:
+            ahead.finish()
+
+    async def _train(self, round_done: Callable[[int, float | None], Awaitable[None]]) -> None:
+        settled = Settled(self._job.train.tolerance, self._batches)
+        turned = _NO_TURN
+        for number in range(1, self._job.train.max_rounds + 1):
+            result = await self._rounds.run(number, turned)
+            loss = result.loss
+            if self._scalars is not None:
+                turned = await self._step(self._scalars, number, result)
+                loss = self._scalars.objective if self._job.train.has_loss(number) else None
+            self.losses.append(loss)
+            await round_done(number, loss)
+            self.converged = self._scalars.converged if self._scalars else settled.after(self.losses)
+            if self.converged:
+                return
+            if isinstance(self._solver, ConjugateBlock):
+                self._solver.turn(turned.mixing, turned.scale)
+
+    async def _step(self, scalars: ConjugateScalars, number: int, result: RoundResult) -> Turn:
+        """Let every party move along its direction; return what the next direction takes."""
+        own = self._solver
+        if not isinstance(own, ConjugateBlock):
+            raise LocalProtocolError("only conjugate gradients take steps between rounds")
+        step = scalars.step(result.curvature + own.curvature_part())
+        parts = await asyncio.gather(*(client.take_step(number, step) for client in self._peers.passive))
+        return scalars.turn(own.advance(step) + sum(parts))
+
+
+def targets_of(labels: Floats, job: JobConfig) -> Floats:
+    """Return the labels as the job's loss takes them: −1 and +1 for a classifier.
+
+    Raises:
+        DataError: A classifier's labels are not two values.
+    """
+    return signed_labels(labels, job.data.label).values if job.algorithm == "he_logistic" else labels
+
+
+def describe_solver(problem: Problem) -> str:
+    """Return how the weights are found, in a few words."""
+    rounds = "Gram rounds" if problem.job.uses_gram else "row-wise rounds"
+    if problem.job.train.solver == "cg":
+        return f"conjugate gradients, {rounds}"
+    return f"gradient descent with step size {problem.learning_rate:.4g}, {rounds}"
+
+
+def describe_plan(problem: Problem) -> str:
+    """Return what is proved about the rounds' slots besides the ranges; empty for row-wise rounds."""
+    if not problem.job.uses_gram:
+        return ""
+    return prove_gram_plan(problem.job, len(problem.targets), problem.columns).describe()
+
+
+def _rounds(problem: Problem, solver: BlockSolver, cipher: Cipher, peers: Peers, watch: Stopwatch) -> Rounds:
+    job, design = problem.job, problem.design
+    rows = LabelledRows(design.matrix[design.train], problem.targets)
+    if not job.uses_gram:
+        scale, entropy = FixedPoint(job.crypto.precision_bits), SystemEntropy()
+        role = ActiveRegression(rows, design.schedule, solver, cipher, scale, entropy)
+        return RowwiseRounds(job, role, cipher, peers, watch)
+    tools = gram_tools(job, len(problem.targets), problem.columns, cipher)
+    passive = {party: count for party, count in problem.columns.items() if party != job.active}
+    return GramRounds(job, ActiveGram(rows, solver, tools, passive), cipher.key, peers, watch)
