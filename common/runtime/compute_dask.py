@@ -48,7 +48,8 @@ class DaskExecutor(Executor):
     @property
     def workers(self) -> int:
         """Threads of all workers together, as of now: clusters grow and shrink."""
-        return max(1, sum(self._client.nthreads().values()))
+        threads: dict[str, int] = self._client.nthreads()
+        return max(1, sum(threads.values()))
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Return the future of a call on some worker."""

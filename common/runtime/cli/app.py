@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from common.runtime.cli import certs, check, demo, init, jobs, local, serve
+from common.runtime.cli import certs, check, demo, estimate, init, jobs, local, serve
 from common.runtime.service_process import check_imports, reported, set_up_logging
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app = typer.Typer(
 )
 app.command("serve")(serve.serve)
 app.command("check")(check.check)
+app.command("estimate")(estimate.estimate_command)
 app.command("train")(jobs.train)
 app.command("jobs")(jobs.jobs)
 app.command("show")(jobs.show)
