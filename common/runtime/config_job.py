@@ -1,17 +1,15 @@
-"""The job file: what is trained, by whom, on which data, and how."""
+"""The job file of encrypted regression: what is trained, by whom, on which data, and how."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from common.errors import RemoteProtocolError
-from common.runtime.config_errors import KeyBits, Name, Section, problems_of, require, validated
+from common.runtime.config_errors import KeyBits, Name, Section, require, validated
+from common.runtime.config_job_base import JobBase, JobRows
 from common.runtime.yaml_source import Document, Problem, read_document
 from common.types import Role
 
@@ -26,14 +24,13 @@ def _as_text(value: object) -> object:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-class JobData(Section):
+class JobData(JobRows):
     """Which rows and columns are used, and how they are prepared.
 
     `positive` names the label's value that counts as +1, for a classifier whose labels are neither {0, 1} nor
     {-1, +1}.
     """
 
-    dataset: Name
     label: str = Field(min_length=1)
     test_fraction: float = Field(default=0.3, ge=0, lt=1)
     split_seed: Seed = 0
@@ -87,13 +84,10 @@ class JobCrypto(Section):
     backend: Literal["gmpy2", "phe"] = "gmpy2"
 
 
-class JobConfig(Section):
-    """One job, the same for every party that takes part in it."""
+class JobConfig(JobBase):
+    """Encrypted regression between several parties, with a coordinator who holds the key."""
 
-    job: Name
     algorithm: Literal["he_linear", "he_logistic"] = "he_linear"
-    active: Name
-    passive: tuple[Name, ...] = Field(min_length=1)
     coordinator: Name
     data: JobData
     model: JobModel = JobModel()
@@ -136,54 +130,18 @@ class JobConfig(Section):
         return self.train.solver == "gd" and self.train.has_loss(round_number)
 
     @property
+    def most_rounds(self) -> int:
+        """How many rounds the job takes at most."""
+        return self.train.max_rounds
+
+    @property
     def members(self) -> tuple[str, ...]:
         """Every party of the job: the active one, the passive ones, the coordinator."""
         return (self.active, *self.passive, self.coordinator)
 
     def role_of(self, party: str) -> Role | None:
         """Return the role that the job gives to a party, None when it names it nowhere."""
-        if party == self.active:
-            return "active"
-        if party in self.passive:
-            return "passive"
-        return "coordinator" if party == self.coordinator else None
-
-    def canonical_json(self) -> bytes:
-        """Return the one spelling of this job, which parties compare by its digest."""
-        values = self.model_dump(mode="json")
-        return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-    def digest(self) -> bytes:
-        """Return the SHA-256 of the canonical JSON."""
-        return hashlib.sha256(self.canonical_json()).digest()
-
-    @classmethod
-    def from_json(cls, text: bytes) -> JobConfig:
-        """Return a job that another party sent.
-
-        Raises:
-            RemoteProtocolError: It is not a job, or not in its canonical spelling.
-        """
-        if len(text) > MAX_JOB_BYTES:
-            raise RemoteProtocolError("the job that was sent is larger than any job file")
-        try:
-            job = cls.model_validate_json(text)
-        except ValidationError as exc:
-            texts = [f"{found.dotted()}: {found.text}" for found in problems_of(exc, cls, _parsed(text))]
-            raise RemoteProtocolError(
-                f"the job that was sent is not valid: {'; '.join(texts)}",
-                advice="Both sides may run different versions of Colonnade: compare `vfl --version`.",
-            ) from exc
-        if job.canonical_json() != text:
-            raise RemoteProtocolError("the job that was sent is not in its canonical spelling")
-        return job
-
-
-def _parsed(text: bytes) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
+        return "coordinator" if party == self.coordinator else super().role_of(party)
 
 
 def load_job(path: Path) -> JobConfig:

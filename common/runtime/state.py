@@ -16,7 +16,8 @@ from typing import Any
 from common.errors import ColonnadeError, ConfigError, RemoteProtocolError, UnknownJob
 
 # Job ids come from another party and become folder names here, so the alphabet is closed.
-_JOB_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,127}")
+JOB_ID_PATTERN = r"[a-z0-9][a-z0-9_-]{0,127}"
+_JOB_ID = re.compile(JOB_ID_PATTERN)
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 

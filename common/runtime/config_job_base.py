@@ -1,0 +1,52 @@
+"""What every kind of job says: its name, its kind, who takes part, and on which data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from pydantic import Field
+
+from common.runtime.config_errors import Name, Section
+from common.types import Role
+
+
+class JobRows(Section):
+    """Which rows a job is about: a name that each party looks up in its own party file."""
+
+    dataset: Name
+
+
+class JobBase(Section):
+    """One job, the same for every party that takes part in it."""
+
+    job: Name
+    algorithm: str
+    active: Name
+    passive: tuple[Name, ...] = Field(min_length=1)
+    data: JobRows
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Every party of the job, the active one first."""
+        return (self.active, *self.passive)
+
+    @property
+    def most_rounds(self) -> int:
+        """How many rounds the job takes at most; 0 for a job without rounds."""
+        return 0
+
+    def role_of(self, party: str) -> Role | None:
+        """Return the role that the job gives to a party, None when it names it nowhere."""
+        if party == self.active:
+            return "active"
+        return "passive" if party in self.passive else None
+
+    def canonical_json(self) -> bytes:
+        """Return the one spelling of this job, which parties compare by its digest."""
+        values = self.model_dump(mode="json")
+        return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+    def digest(self) -> bytes:
+        """Return the SHA-256 of the canonical JSON."""
+        return hashlib.sha256(self.canonical_json()).digest()

@@ -1,0 +1,88 @@
+"""Every kind of job, told apart by its `algorithm`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+from pydantic import Discriminator, Tag, ValidationError
+
+from common.errors import RemoteProtocolError
+from common.runtime.config_alone import AloneJob
+from common.runtime.config_errors import problems_of, validated
+from common.runtime.config_job import MAX_JOB_BYTES, JobConfig
+from common.runtime.config_predict import PredictJob
+from common.runtime.yaml_source import Document, read_document
+
+Job: TypeAlias = JobConfig | PredictJob | AloneJob
+
+_REGRESSION, _PREDICT, _ALONE = "regression", "predict", "local"
+
+
+def _kind(value: object) -> str:
+    algorithm = value.get("algorithm") if isinstance(value, Mapping) else getattr(value, "algorithm", None)
+    # An unknown or absent algorithm is told about by the kind that lists most of them.
+    return algorithm if algorithm in (_PREDICT, _ALONE) else _REGRESSION
+
+
+AnyJob = Annotated[
+    Annotated[JobConfig, Tag(_REGRESSION)]
+    | Annotated[PredictJob, Tag(_PREDICT)]
+    | Annotated[AloneJob, Tag(_ALONE)],
+    Discriminator(_kind),
+]
+
+
+def kind_of(values: object) -> type[JobConfig] | type[PredictJob] | type[AloneJob]:
+    """Return the kind of job that a mapping of settings is meant to be."""
+    kinds: dict[str, type[JobConfig] | type[PredictJob] | type[AloneJob]] = {
+        _PREDICT: PredictJob,
+        _ALONE: AloneJob,
+    }
+    return kinds.get(_kind(values), JobConfig)
+
+
+def job_from_json(text: bytes) -> Job:
+    """Return a job that another party, or the operator, sent.
+
+    Raises:
+        RemoteProtocolError: It is not a job, or not in its canonical spelling.
+    """
+    if len(text) > MAX_JOB_BYTES:
+        raise RemoteProtocolError("the job that was sent is larger than any job file")
+    values = _parsed(text)
+    kind = kind_of(values)
+    try:
+        job: Job = kind.model_validate_json(text)
+    except ValidationError as exc:
+        texts = [f"{found.dotted()}: {found.text}" for found in problems_of(exc, kind, values)]
+        raise RemoteProtocolError(
+            f"the job that was sent is not valid: {'; '.join(texts)}",
+            advice="Both sides may run different versions of Colonnade: compare `vfl --version`.",
+        ) from exc
+    if job.canonical_json() != text:
+        raise RemoteProtocolError("the job that was sent is not in its canonical spelling")
+    return job
+
+
+def load_any_job(path: Path) -> Job:
+    """Read a job file of any kind.
+
+    Raises:
+        ConfigError: Names every problem with its path and line.
+    """
+    return any_job_of(read_document(path))
+
+
+def any_job_of(document: Document) -> Job:
+    """Return a document that has been read as a job of whatever kind it says."""
+    return validated(kind_of(document.data), document)
+
+
+def _parsed(text: bytes) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
