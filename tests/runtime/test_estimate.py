@@ -51,7 +51,7 @@ def test_row_wise_rounds_grow_with_the_rows_and_gram_rounds_do_not() -> None:
     few, many = expected(job, 1000), expected(job, 10_000)
     assert 8 < many.round_s / few.round_s < 11
     few, many = expected(job, 1000, kind="gram"), expected(job, 10_000, kind="gram")
-    assert many.round_s == pytest.approx(few.round_s)
+    assert many.round_s == pytest.approx(few.round_s, rel=0.03)
     assert many.seconds["training"] > 3 * few.seconds["training"]
 
 
@@ -86,13 +86,13 @@ def test_an_estimate_can_be_had_for_the_rounds_that_it_took() -> None:
     assert json.loads(json.dumps(found.to_json()))["rounds"] == 10
 
 
-def test_auto_takes_gram_rounds_for_many_rounds_and_rows_for_mini_batches() -> None:
-    def choice(**train: Any) -> str:
-        return choose_rounds(shape_of(job_of(train=train)), SPEED, QUIET, "one machine")
+def test_auto_takes_rows_for_mini_batches_and_for_few_rounds_of_many_columns() -> None:
+    def choice(columns: int, **train: Any) -> str:
+        return choose_rounds(shape_of(job_of(train=train), columns=columns), SPEED, QUIET, "one machine")
 
-    assert choice(max_rounds=100) == "gram"
-    assert choice(max_rounds=1) == "rowwise"
-    assert choice(max_rounds=100, batch_size=100) == "rowwise"
+    assert choice(10, max_rounds=100) == "gram"
+    assert choice(200, max_rounds=1) == "rowwise"
+    assert choice(10, max_rounds=100, batch_size=100) == "rowwise"
 
 
 def test_conjugate_gradients_are_expected_to_end_by_themselves() -> None:
