@@ -20,6 +20,7 @@ from common.runtime.alignment_cache import Alignment, AlignmentCache
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
 from common.runtime.coordinator_client import CoordinatorClient, in_round
+from common.runtime.estimate import Estimate
 from common.runtime.linear_design import (
     LinearDesign,
     alignment_key,
@@ -35,6 +36,7 @@ from common.runtime.state import JobStore
 from common.runtime.stopwatch import Stopwatch
 from common.types import Floats
 from party_b.alignment import Aligned, AlignmentConductor, Alike
+from party_b.expected import expected_cost, measured_speed
 from party_b.jobs import ActiveJob
 from party_b.outcome import RunOutcome, own_model, write_artifacts
 from party_b.passive_client import PassiveClient
@@ -83,6 +85,7 @@ class _Designed:
     columns: dict[str, int]
     learning_rate: float
     plan: str = ""
+    expected: Estimate | None = None
 
 
 async def conduct(active: ActiveJob, tools: Tools) -> None:
@@ -142,6 +145,7 @@ class _Conductor:
             losses=trained.losses,
             converged=trained.converged,
             plan=designed.plan,
+            expected=designed.expected,
             seconds=self._seconds,
             computing=self._watch.seconds,
             replies=replies,
@@ -203,12 +207,16 @@ class _Conductor:
 
     async def _work(self) -> tuple[_Opened, _Designed, Training, Floats]:
         with self._timed("opening"):
+            own = self._tools.own
+            speed = await asyncio.to_thread(measured_speed, own, self._job)
             opened = await self._open()
         with self._timed("aligning"):
             aligned = await self._align(opened)
         with self._timed("preparing"):
             designed = await self._design(opened, aligned)
             training = await self._prepare(designed)
+            parties = (designed.columns, opened.rows)
+            designed.expected = expected_cost(own, self._job, speed, designed.design, parties)
         with self._timed("training"):
             await self._active.enter("training", f"training by {describe_solver(self._problem(designed))}")
             await training.run(self._tools.executor, self._active.round_done)

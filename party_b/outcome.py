@@ -11,6 +11,7 @@ from common.glm.ridge import Intercept
 from common.rpc.greeting import package_version
 from common.rpc.pb import job_pb2 as pb
 from common.runtime.config_job import JobConfig
+from common.runtime.estimate import Estimate
 from common.runtime.linear_design import LinearDesign
 from common.runtime.state import JobStore
 from common.types import Floats, Role
@@ -39,6 +40,7 @@ class RunOutcome:
     losses: Sequence[float | None]
     converged: bool
     plan: str
+    expected: Estimate | None
     seconds: Mapping[str, float]
     computing: Mapping[str, float]
     aligned: Aligned
@@ -109,6 +111,7 @@ def _record(outcome: RunOutcome, evaluation: Evaluation) -> RunRecord:
         leaks=he_linear_leaks(job, size),
         models={job.active: _model_part(job, design, outcome.weights)},
         plan=outcome.plan,
+        estimate=None if outcome.expected is None else outcome.expected.for_rounds(size.rounds),
         notes=_notes(outcome),
         flows=he_linear_flows(job, size),
         reference_losses={f"{job.active} alone": evaluation.local_objective},

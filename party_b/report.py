@@ -11,6 +11,7 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from common.runtime.estimate import Estimate
 from common.types import Role
 from party_b.diagram import draw
 from party_b.evaluation import Lift, Metrics
@@ -67,6 +68,7 @@ class RunRecord:
         seconds_by_phase: B's own clock; they need not add up to the total.
         seconds_by_party: How long each party computed, by what; waiting does not count.
         models: By party; only B's own part, except where one operator runs all parties.
+        estimate: What the job was expected to cost, for as many rounds as it took.
         reference_losses: Lines beside the loss curve, by label.
         ended_at: When the job ended, as text with its time zone.
     """
@@ -89,6 +91,7 @@ class RunRecord:
     leaks: Sequence[str]
     models: Mapping[str, ModelPart]
     plan: str = ""
+    estimate: Estimate | None = None
     notes: Sequence[str] = ()
     flows: Sequence[Flow] = ()
     reference_losses: Mapping[str, float] = field(default_factory=dict)
@@ -135,6 +138,7 @@ def report_json(record: RunRecord) -> dict[str, object]:
             for party, traffic in record.traffic.items()
         },
         "plan": record.plan,
+        "estimate": record.estimate.to_json() if record.estimate else None,
         "notes": record.notes,
         "leaks": record.leaks,
         "model": {party: _model(part) for party, part in record.models.items()},

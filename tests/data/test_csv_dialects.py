@@ -39,7 +39,7 @@ def cities(table: Table) -> list[str]:
         (CITIES.replace(",", ";").encode(), "delimiter ';' was detected"),
         (CITIES.replace(",", "\t").encode(), "delimiter 'tab' was detected"),
         (CITIES.replace(",", "|").replace("\n", "\r\n").encode(), "delimiter '|' was detected"),
-        (gzip.compress(CITIES.encode("cp1252")), "encoding cp1252 was detected"),
+        (gzip.compress(CITIES.encode("cp1252"), mtime=0), "encoding cp1252 was detected"),
         (CITIES.replace("\n", "\r").encode(), None),
     ],
 )

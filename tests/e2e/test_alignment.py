@@ -22,7 +22,7 @@ def rows_of(path):
 
 @pytest.fixture(scope="module")
 def federation(start, tables, tmp_path_factory) -> Federation:
-    """Return the usual parties and a second passive one; `mixed` is `patients` shuffled, with strangers in it."""
+    """Return the usual parties and a second passive one; `mixed` is `patients` shuffled, with strangers."""
     folder = tmp_path_factory.mktemp("mixed")
     generator = np.random.default_rng(3)
     mixed = {}

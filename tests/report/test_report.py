@@ -89,7 +89,12 @@ def test_report_json_has_the_keys_that_scripts_rely_on() -> None:
     assert document["rounds"] == 3
     assert document["converged"] is True
     assert document["loss_history"] == [14_000.0, None, 9_000.0]
-    assert document["seconds"] == {"total": 12.5, "by_phase": {"prepare": 2.0, "encrypted_scores": 8.0}}
+    assert document["seconds"] == {
+        "total": 12.5,
+        "by_phase": {"prepare": 2.0, "encrypted_scores": 8.0},
+        "by_party": {},
+    }
+    assert document["estimate"] is None
     assert document["metrics"] == {"train": GOOD, "test": GOOD}
     lift, traffic, model = document["lift"], document["traffic"], document["model"]
     assert isinstance(lift, Mapping)

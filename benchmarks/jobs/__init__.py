@@ -1,0 +1,1 @@
+"""Whole jobs between three services, by rows, columns, key and kind of rounds."""
