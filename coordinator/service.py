@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 
 from common.crypto.cipher import CipherVector, parse_ciphertexts
 from common.crypto.entropy import SystemEntropy
-from common.errors import RemoteProtocolError
+from common.errors import Refused, RemoteProtocolError
 from common.rpc.chunks import chunk_slices
 from common.rpc.greeting import check_caller, make_greeting
 from common.rpc.identity import Context, caller
@@ -19,6 +19,7 @@ from common.rpc.pb.coordinator_pb2 import DESCRIPTOR
 from common.rpc.pb.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
 from common.rpc.server import PartyServer
 from common.rpc.wiretap import Tap, Wiretap
+from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
 from common.runtime.hosting import Ending, HostedJob, JobHost
 from common.runtime.state import JobStore
@@ -80,6 +81,8 @@ class _Servicer(GramServicer):
     async def OpenJob(self, request: pb.OpenJobRequest, context: Context) -> pb.OpenJobReply:  # noqa: N802
         party = caller(context)
         job = self._host.admit(request, party)
+        if not isinstance(job, JobConfig):
+            raise Refused(f"the algorithm {job.algorithm} needs no coordinator")
         reply = pb.OpenJobReply(turn=request.turn, greeting=make_greeting(self._own.party, self._own.role))
         if request.preflight:
             return reply

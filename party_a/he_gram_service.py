@@ -6,62 +6,52 @@ from collections.abc import AsyncIterator
 from typing import TypeVar
 
 from common.errors import RemoteProtocolError
-from common.rpc.identity import Context, caller
+from common.rpc.identity import Context
 from common.rpc.pb import he_gram_pb2 as gram
 from common.rpc.pb import he_linear_pb2 as he
-from common.rpc.pb import job_pb2 as pb
-from common.rpc.pb.passive_party_pb2_grpc import PassivePartyServicer
-from common.runtime.hosting import JobHost
 from party_a.he_gram_calls import GramCalls
+from party_a.job_calls import JobServicer
 from party_a.regression_calls import RegressionCalls
 
 M = TypeVar("M")
 
 
-class GramServicer(PassivePartyServicer):
+class GramServicer(JobServicer):
     """The part of the service that speaks of Gram rounds, and of steps between rounds."""
 
-    _host: JobHost[RegressionCalls]
-
     async def TakeStep(self, request: he.StepRequest, context: Context) -> he.StepTaken:  # noqa: N802
-        return await self._host.find(request.turn, caller(context)).state.take_step(request)
+        return await self._calls(RegressionCalls, request.turn, context).take_step(request)
 
     async def SendPackedRows(  # noqa: N802
         self, request: gram.PackedRowsRequest, context: Context
     ) -> AsyncIterator[gram.PackedRows]:
-        async for chunk in self._gram(request.turn, context).send_packed_rows(request):
+        async for chunk in self._calls(GramCalls, request.turn, context).send_packed_rows(request):
             yield chunk
 
     async def MaskProducts(  # noqa: N802
         self, request: AsyncIterator[gram.PackedRows], context: Context
     ) -> AsyncIterator[gram.MaskedProducts]:
         first = await first_of(request)
-        async for chunk in self._gram(first.turn, context).mask_products(first, request):
+        async for chunk in self._calls(GramCalls, first.turn, context).mask_products(first, request):
             yield chunk
 
     async def TakeProducts(  # noqa: N802
         self, request: AsyncIterator[gram.MaskedProducts], context: Context
     ) -> gram.ProductsTaken:
         first = await first_of(request)
-        return await self._gram(first.turn, context).take_products(first, request)
+        return await self._calls(GramCalls, first.turn, context).take_products(first, request)
 
     async def SendDirection(  # noqa: N802
         self, request: gram.DirectionRequest, context: Context
     ) -> AsyncIterator[gram.Direction]:
-        async for chunk in self._gram(request.turn, context).send_direction(request):
+        async for chunk in self._calls(GramCalls, request.turn, context).send_direction(request):
             yield chunk
 
     async def ApplyDirections(  # noqa: N802
         self, request: AsyncIterator[gram.Direction], context: Context
     ) -> gram.DirectionsApplied:
         first = await first_of(request)
-        return await self._gram(first.turn, context).apply_directions(first, request)
-
-    def _gram(self, turn: pb.Turn, context: Context) -> GramCalls:
-        calls = self._host.find(turn, caller(context)).state
-        if not isinstance(calls, GramCalls):
-            raise RemoteProtocolError("the job has row-wise rounds")
-        return calls
+        return await self._calls(GramCalls, first.turn, context).apply_directions(first, request)
 
 
 async def first_of(stream: AsyncIterator[M]) -> M:

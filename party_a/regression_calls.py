@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -22,8 +22,10 @@ from common.runtime.coordinator_client import CoordinatorClient
 from common.runtime.linear_design import LinearDesign, cipher_for, loss_of, plain_design, prove_plan
 from common.runtime.linear_solver import passive_solver
 from common.runtime.noise_ahead import NoiseAhead
+from common.runtime.saved_model import SavedModel, saved_loss
 from common.types import Floats, Ints
 from party_a.align_calls import AlignmentCalls
+from party_a.job_calls import JobCalls
 from party_a.solver_turns import SolverTurns
 
 _SCORE_BYTES = 8  # a partial score in the clear is a double
@@ -40,7 +42,7 @@ class Role(Protocol):
         ...
 
 
-class RegressionCalls(ABC):
+class RegressionCalls(JobCalls):
     """The state of one job at one passive party."""
 
     def __init__(
@@ -52,11 +54,9 @@ class RegressionCalls(ABC):
         coordinator: CoordinatorClient,
         executor: Executor,
     ) -> None:
-        self.alignment = alignment
+        super().__init__(alignment)
         self.coordinator = coordinator
-        self.opened: asyncio.Future[pb.OpenJobReply] = asyncio.get_running_loop().create_future()
         self.attendance: asyncio.Future[None] | None = None
-        self.watch = alignment.watch
         self.applying = asyncio.Lock()
         self._party = party
         self._job = job
@@ -153,18 +153,19 @@ class RegressionCalls(ABC):
             raise RemoteProtocolError(
                 f"the job finished after round {rounds}; here round {role.applied} is the last"
             )
-        return {
-            "job_id": job_id,
-            "job": self._job.job,
-            "party": self._party,
-            "algorithm": self._job.algorithm,
-            "rounds": rounds,
-            "features": list(self.design.features),
-            "coefficients": role.weights.tolist(),
-            "intercept": None,
-            "preprocessing": self.design.scaling.to_json(),
-            "notes": list(self.design.notes),
-        }
+        return SavedModel(
+            job_id=job_id,
+            job=self._job.job,
+            party=self._party,
+            algorithm=self._job.algorithm,
+            loss=saved_loss(self._job),
+            active=self._job.active,
+            passive=self._job.passive,
+            rounds=rounds,
+            preprocessing=self.design.scaling,
+            coefficients=role.weights,
+            notes=self.design.notes,
+        ).to_json()
 
     async def leave(self) -> None:
         """Let go of the coordinator; the job is over."""

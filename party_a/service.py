@@ -10,32 +10,39 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Executor
 
 from common.data.table import Table
-from common.errors import ColonnadeError, RemoteProtocolError
+from common.errors import ColonnadeError, LocalProtocolError, Refused
 from common.rpc.greeting import check_caller, make_greeting
 from common.rpc.identity import Context, caller
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
+from common.rpc.pb import predict_pb2 as predict
 from common.rpc.pb.passive_party_pb2 import DESCRIPTOR
 from common.rpc.pb.passive_party_pb2_grpc import add_PassivePartyServicer_to_server
 from common.rpc.server import PartyServer
 from common.rpc.wiretap import Tap, Wiretap
 from common.runtime.alignment_cache import AlignmentCache
 from common.runtime.config_job import JobConfig
+from common.runtime.config_job_base import JobBase
 from common.runtime.config_party import PartyConfig
+from common.runtime.config_predict import PredictJob
 from common.runtime.coordinator_client import CoordinatorClient
 from common.runtime.hosting import Ending, HostedJob, JobHost
 from common.runtime.linear_design import alignment_key, id_rule, plain_design, read_dataset
+from common.runtime.saved_model import MODEL_FILE
 from common.runtime.state import JobStore
 from party_a.align_calls import AlignmentCalls, OwnIds
 from party_a.align_service import AlignServicer
 from party_a.he_gram_calls import GramCalls
 from party_a.he_gram_service import GramServicer, first_of
 from party_a.he_linear_calls import LinearCalls
+from party_a.job_calls import JobCalls
+from party_a.predict_calls import PredictionCalls, scorable
+from party_a.quota import DailyQuota
 from party_a.regression_calls import RegressionCalls
 
 log = logging.getLogger("vfl.party_a")
 
-Job = HostedJob[RegressionCalls]
+Job = HostedJob[JobCalls]
 
 
 class PassiveService:
@@ -74,7 +81,9 @@ class _Servicer(AlignServicer, GramServicer):
         self._executor = executor
         self._wiretap = wiretap
         self._store = JobStore(own.state)
-        self._host: JobHost[RegressionCalls] = JobHost(own, self._on_end)
+        self._host: JobHost[JobCalls] = JobHost(own, self._on_end)
+        agreed = own.policy.prediction
+        self._quota = None if agreed is None else DailyQuota(own.state, agreed.rows_per_day)
 
     async def stop(self) -> None:
         """End all jobs, because the service stops."""
@@ -90,19 +99,16 @@ class _Servicer(AlignServicer, GramServicer):
         hosted = self._host.known(request.turn, party)
         if hosted is not None:
             return await hosted.state.opened
+        if isinstance(job, PredictJob):
+            return await self._open_prediction(request, job)
+        if not isinstance(job, JobConfig):
+            raise Refused(f"the algorithm {job.algorithm} has no part for {self._own.party}")
+        return await self._open_regression(request, job)
+
+    async def _open_regression(self, request: pb.OpenJobRequest, job: JobConfig) -> pb.OpenJobReply:
         table = await asyncio.to_thread(read_dataset, self._own, job)
-        alignment = AlignmentCalls(
-            await asyncio.to_thread(_own_ids, self._own, job, table),
-            AlignmentCache(self._own.state),
-            self._executor,
-        )
-        reply = pb.OpenJobReply(
-            turn=request.turn,
-            greeting=make_greeting(self._own.party, self._own.role),
-            rows=table.rows,
-            id_rule=id_rule(self._own, job),
-            alignment_kept=await alignment.kept(request.alignment_id),
-        )
+        alignment = await self._alignment(job, table.ids, self._own.policy.least_common)
+        reply = await self._opening(request, job, table, alignment)
         if request.preflight:
             design = await asyncio.to_thread(plain_design, table, job)
             reply.columns = design.columns
@@ -111,23 +117,67 @@ class _Servicer(AlignServicer, GramServicer):
         kind = GramCalls if job.uses_gram else LinearCalls
         calls = kind(self._own.party, job, table, alignment, coordinator, self._executor)
         hosted = self._host.add(request, job, calls)
-        hosted.attendees.expect((party,))
-        hosted.state.opened = asyncio.ensure_future(self._join(hosted, reply))
-        return await asyncio.shield(hosted.state.opened)
+        hosted.attendees.expect((job.active,))
+        calls.opened = asyncio.ensure_future(self._join(hosted, calls, reply))
+        return await asyncio.shield(calls.opened)
 
-    async def _join(self, hosted: Job, reply: pb.OpenJobReply) -> pb.OpenJobReply:
+    async def _open_prediction(self, request: pb.OpenJobRequest, job: PredictJob) -> pb.OpenJobReply:
+        own, agreed, quota = self._own, self._own.policy.prediction, self._quota
+        if agreed is None or quota is None:
+            raise LocalProtocolError("a prediction was admitted against the policy")
+        if quota.left(job.active) < 1:
+            raise Refused(
+                f"the policy of {own.party} allows {agreed.rows_per_day:,} scored rows a day for {job.active}, "
+                "and none is left today",
+                advice="Wait for tomorrow (UTC), or ask for a higher policy.prediction.rows_per_day.",
+            )
+        found = await asyncio.to_thread(scorable, own, job, self._store, agreed.min_rows)
+        table = found.rows.table
+        alignment = await self._alignment(job, table.ids, agreed.min_rows)
+        reply = await self._opening(request, job, table, alignment)
+        reply.model_digest = found.digest
+        if request.preflight:
+            reply.columns = len(found.model.coefficients)
+            return reply
+        hosted = self._host.add(request, job, PredictionCalls(job, found, alignment, quota))
+        hosted.attendees.expect((job.active,))
+        hosted.state.opened.set_result(reply)
+        return reply
+
+    async def _alignment(self, job: JobBase, ids: tuple[str, ...], least_common: int) -> AlignmentCalls:
+        own = OwnIds(
+            party=self._own.party,
+            others=tuple(party for party in (job.active, *job.passive) if party != self._own.party),
+            ids=ids,
+            key=await asyncio.to_thread(alignment_key, self._own, job, ids),
+            least_common=least_common,
+        )
+        return AlignmentCalls(own, AlignmentCache(self._own.state), self._executor)
+
+    async def _opening(
+        self, request: pb.OpenJobRequest, job: JobBase, table: Table, alignment: AlignmentCalls
+    ) -> pb.OpenJobReply:
+        return pb.OpenJobReply(
+            turn=request.turn,
+            greeting=make_greeting(self._own.party, self._own.role),
+            rows=table.rows,
+            id_rule=id_rule(self._own, job),
+            alignment_kept=await alignment.kept(request.alignment_id),
+        )
+
+    async def _join(self, hosted: Job, calls: RegressionCalls, reply: pb.OpenJobReply) -> pb.OpenJobReply:
         """Open the job at the coordinator too, and stay present there until the job ends."""
         try:
-            await hosted.state.coordinator.open_job()
+            await calls.coordinator.open_job()
         except ColonnadeError as exc:
             await self._host.end(hosted, Ending(pb.FAILED, exc.what))
             raise
-        hosted.state.attendance = asyncio.ensure_future(self._attend_coordinator(hosted))
+        calls.attendance = asyncio.ensure_future(self._attend_coordinator(hosted, calls))
         return reply
 
-    async def _attend_coordinator(self, hosted: Job) -> None:
+    async def _attend_coordinator(self, hosted: Job, calls: RegressionCalls) -> None:
         try:
-            await hosted.state.coordinator.attend()
+            await calls.coordinator.attend()
         except ColonnadeError as exc:
             await self._host.end(hosted, Ending(pb.FAILED, exc.what))
 
@@ -139,33 +189,31 @@ class _Servicer(AlignServicer, GramServicer):
         return await self._host.close(request, caller(context))
 
     async def Prepare(self, request: he.PrepareRequest, context: Context) -> he.PrepareReply:  # noqa: N802
-        hosted = self._host.find(request.turn, caller(context))
-        return await hosted.state.prepare(request)
+        return await self._calls(RegressionCalls, request.turn, context).prepare(request)
 
     async def EncryptScores(  # noqa: N802
         self, request: he.ScoresRequest, context: Context
     ) -> AsyncIterator[he.EncryptedScores]:
-        async for chunk in self._rowwise(request.turn, context).encrypt_scores(request):
+        async for chunk in self._calls(LinearCalls, request.turn, context).encrypt_scores(request):
             yield chunk
 
     async def ApplyResiduals(  # noqa: N802
         self, request: AsyncIterator[he.EncryptedResiduals], context: Context
     ) -> he.RoundApplied:
         first = await first_of(request)
-        return await self._rowwise(first.turn, context).apply_residuals(first, request)
+        return await self._calls(LinearCalls, first.turn, context).apply_residuals(first, request)
 
     async def SendPartialScores(  # noqa: N802
         self, request: he.PartialScoresRequest, context: Context
     ) -> AsyncIterator[he.PartialScores]:
-        hosted = self._host.find(request.turn, caller(context))
-        for chunk in hosted.state.partial_scores(request.turn):
+        for chunk in self._calls(RegressionCalls, request.turn, context).partial_scores(request.turn):
             yield chunk
 
-    def _rowwise(self, turn: pb.Turn, context: Context) -> LinearCalls:
-        calls = self._host.find(turn, caller(context)).state
-        if not isinstance(calls, LinearCalls):
-            raise RemoteProtocolError("the job has Gram rounds")
-        return calls
+    async def ScoreRows(  # noqa: N802
+        self, request: predict.ScoreRowsRequest, context: Context
+    ) -> AsyncIterator[he.PartialScores]:
+        async for chunk in self._calls(PredictionCalls, request.turn, context).score_rows(request):
+            yield chunk
 
     async def _on_end(self, hosted: Job, ending: Ending) -> pb.CloseJobReply:
         """Keep the model of a job that finished, the record of any job, and let go of the coordinator."""
@@ -173,9 +221,7 @@ class _Servicer(AlignServicer, GramServicer):
         await calls.leave()
         model_digest = ""
         if ending.outcome == pb.FINISHED:
-            model = calls.model(hosted.job_id, ending.rounds)
-            path = await asyncio.to_thread(self._store.write_json, hosted.job_id, "model.json", model)
-            model_digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            model_digest = await self._keep_model(hosted, ending.rounds)
         traffic = self._wiretap.totals(hosted.job_id)
         self._wiretap.forget(hosted.job_id)
         seconds = dict(calls.watch.seconds)
@@ -187,6 +233,7 @@ class _Servicer(AlignServicer, GramServicer):
             "seconds": seconds,
             "sent_bytes": traffic.sent_bytes,
             "received_bytes": traffic.received_bytes,
+            "notes": calls.notes(),
         }
         await asyncio.to_thread(self._store.write_json, hosted.job_id, "status.json", record)
         return pb.CloseJobReply(
@@ -197,12 +244,10 @@ class _Servicer(AlignServicer, GramServicer):
             model_digest=model_digest,
         )
 
-
-def _own_ids(own: PartyConfig, job: JobConfig, table: Table) -> OwnIds:
-    return OwnIds(
-        party=own.party,
-        others=tuple(party for party in (job.active, *job.passive) if party != own.party),
-        ids=table.ids,
-        key=alignment_key(own, job, table.ids),
-        least_common=own.policy.least_common,
-    )
+    async def _keep_model(self, hosted: Job, rounds: int) -> str:
+        """Keep this party's part of the model; return the digest of its file, empty without a model."""
+        model = hosted.state.model(hosted.job_id, rounds)
+        if model is None:
+            return ""
+        path = await asyncio.to_thread(self._store.write_json, hosted.job_id, MODEL_FILE, model)
+        return hashlib.sha256(path.read_bytes()).hexdigest()

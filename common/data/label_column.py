@@ -9,6 +9,7 @@ import numpy as np
 from common.data.columns import CategoricalColumn, NumericColumn, frozen
 from common.data.wording import counted
 from common.errors import DataError
+from common.types import Floats
 
 
 def zero_one_labels(
@@ -32,11 +33,19 @@ def zero_one_labels(
     if len(used) - len(chosen) != 1:
         values = counted(len(used), "different value")
         raise DataError(f"label {name!r} has {values}; two classes need two", where=source)
-    lookup = np.array([1.0 if _same(text, positive) else 0.0 for text in column.categories] + [math.nan])
-    labels = lookup[column.codes]
+    labels = positive_labels(column, positive)
     ones = int(np.nansum(labels))
     note = f"label {name}: {positive!r} counts as 1, the other value as 0"
     return NumericColumn(frozen(labels)), f"{note}; {ones:,} of {len(labels):,} rows are 1"
+
+
+def positive_labels(column: CategoricalColumn, positive: str) -> Floats:
+    """Return 1 where a label is `positive` and 0 where it is any other text, NaN where it is missing, (n,).
+
+    New rows may hold one class only, or none: here nothing is counted and nothing refused.
+    """
+    lookup = np.array([1.0 if _same(text, positive) else 0.0 for text in column.categories] + [math.nan])
+    return np.asarray(lookup[column.codes])
 
 
 def _same(text: str, positive: str) -> bool:

@@ -59,6 +59,8 @@ def extra_columns(fitted: Preprocessing, source: Source, request: TableRequest) 
 
 def _extra(fitted: Preprocessing, source: Source, request: TableRequest) -> list[str]:
     known = {*fitted.names, *fitted.constant, request.id_rule.column}
+    if request.label is not None:
+        known.add(request.label.name)
     return [name for name in source.columns if name not in known]
 
 

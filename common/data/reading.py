@@ -159,7 +159,7 @@ def chosen_columns(source: Source, request: TableRequest) -> tuple[str, ...]:
     for role, clash in (("listed as a feature", names), ("the label", wanted)):
         if id_column in clash:
             raise ConfigError(f"the id column {id_column!r} is also {role}", where=source.label)
-    if not names:
+    if not names and request.features == "all":
         raise DataError(
             f"{source.label} has no column besides the id column {id_column!r}",
             where=f"{source.label}, header",

@@ -64,6 +64,17 @@ class TlsConfig(Section):
                 yield Problem((name,), "is missing; `vfl certs` makes certificates")
 
 
+class Prediction(Section):
+    """How new rows may be scored with our part of a model; without this section they may not.
+
+    `min_rows` is of common rows in one job: with fewer, nobody learns which ids are common.
+    """
+
+    rows_per_day: int = Field(default=10_000, ge=1)
+    min_rows: int = Field(default=50, ge=1)
+    online: bool = False
+
+
 class Policy(Section):
     """What this party agrees to; anything else is refused with the reason."""
 
@@ -72,6 +83,7 @@ class Policy(Section):
     min_intersection: int = Field(default=50, ge=1)
     min_key_bits: KeyBits = MIN_KEY_BITS
     peers: tuple[Name, ...] = ()
+    prediction: Prediction | None = None
 
     @property
     def least_common(self) -> int:

@@ -19,7 +19,9 @@ from common.rpc.greeting import check_caller
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.presence import Attendees
 from common.runtime.config_job import JobConfig
-from common.runtime.config_party import PartyConfig
+from common.runtime.config_party import PartyConfig, Policy
+from common.runtime.config_predict import PredictJob
+from common.runtime.job_kinds import Job, job_from_json
 from common.runtime.state import checked_job_id
 
 log = logging.getLogger("vfl.runtime")
@@ -47,7 +49,7 @@ class HostedJob(Generic[State]):
 
     job_id: str
     digest: bytes
-    config: JobConfig
+    config: Job
     state: State
     attendees: Attendees
     ending: asyncio.Task[pb.CloseJobReply] | None = None
@@ -76,7 +78,7 @@ class JobHost(Generic[State]):
         self._jobs: dict[str, HostedJob[State]] = {}
         self._ended: OrderedDict[str, _Ended] = OrderedDict()
 
-    def admit(self, request: pb.OpenJobRequest, caller: str) -> JobConfig:
+    def admit(self, request: pb.OpenJobRequest, caller: str) -> Job:
         """Return the job that a caller wants to open, if it may and we agree.
 
         Raises:
@@ -85,7 +87,7 @@ class JobHost(Generic[State]):
         """
         check_caller(request.greeting, caller)
         checked_job_id(request.turn.job_id)
-        job = JobConfig.from_json(request.job_json)
+        job = job_from_json(request.job_json)
         if hashlib.sha256(request.job_json).digest() != request.turn.job_digest:
             raise RemoteProtocolError("the job that was sent does not have the digest that came with it")
         role = job.role_of(self._own.party)
@@ -100,7 +102,7 @@ class JobHost(Generic[State]):
         self._agree(job)
         return job
 
-    def add(self, request: pb.OpenJobRequest, job: JobConfig, state: State) -> HostedJob[State]:
+    def add(self, request: pb.OpenJobRequest, job: Job, state: State) -> HostedJob[State]:
         """Open a job that was admitted; nobody is expected to be present in it yet."""
         if len(self._jobs) >= MAX_OPEN_JOBS:
             raise Refused(f"{self._own.party} has {MAX_OPEN_JOBS} open jobs, and takes no more at a time")
@@ -189,7 +191,7 @@ class JobHost(Generic[State]):
             log.info("job %s %s%s", hosted.job_id, name, f": {ending.reason}" if ending.reason else "")
         return hosted.ending
 
-    def _callers(self, job: JobConfig) -> tuple[str, ...]:
+    def _callers(self, job: Job) -> tuple[str, ...]:
         return (job.active,) if self._own.role == "passive" else (job.active, *job.passive)
 
     def _unknown(self, job_id: str, caller: str) -> UnknownJob:
@@ -202,11 +204,13 @@ class JobHost(Generic[State]):
         reason = ended.ending.reason or "no reason given"
         return UnknownJob(f"the job has ended at {self._own.party} ({outcome}): {reason}")
 
-    def _agree(self, job: JobConfig) -> None:
+    def _agree(self, job: Job) -> None:
         policy, own = self._own.policy, self._own.party
-        if job.algorithm not in policy.algorithms:
+        if isinstance(job, PredictJob):
+            _agree_to_scoring(policy, own, job)
+        elif job.algorithm not in policy.algorithms:
             raise Refused(f"the policy of {own} does not allow the algorithm {job.algorithm}")
-        if job.crypto.key_bits < policy.min_key_bits:
+        if isinstance(job, JobConfig) and job.crypto.key_bits < policy.min_key_bits:
             raise Refused(
                 f"the policy of {own} asks for keys of {policy.min_key_bits} bits, "
                 f"the job has {job.crypto.key_bits}",
@@ -215,3 +219,16 @@ class JobHost(Generic[State]):
         for party in job.members:
             if party != own and party not in policy.peers:
                 raise Refused(f"the policy of {own} does not allow jobs with {party}")
+
+
+def _agree_to_scoring(policy: Policy, own: str, job: PredictJob) -> None:
+    if policy.prediction is None:
+        raise Refused(
+            f"the policy of {own} does not allow scoring new rows",
+            advice=f"The administrator of {own} decides on policy.prediction in its party file.",
+        )
+    if job.mode == "online" and not policy.prediction.online:
+        raise Refused(
+            f"the policy of {own} does not allow scoring rows one by one (mode: online)",
+            advice=f"The administrator of {own} decides on policy.prediction.online in its party file.",
+        )

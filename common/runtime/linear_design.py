@@ -30,6 +30,7 @@ from common.glm.rank_rule import require_rank_margin
 from common.runtime.alignment_cache import AlignmentKey
 from common.runtime.config_data import DatasetConfig
 from common.runtime.config_job import JobConfig
+from common.runtime.config_job_base import JobBase
 from common.runtime.config_party import PartyConfig
 from common.types import Floats, Ints
 
@@ -103,12 +104,12 @@ def read_dataset(own: PartyConfig, job: JobConfig) -> Table:
     return table
 
 
-def id_rule(own: PartyConfig, job: JobConfig) -> str:
+def id_rule(own: PartyConfig, job: JobBase) -> str:
     """Return how cells of the job's data set become ids at this party, as text to be compared."""
     return own.datasets[job.data.dataset].id_rule().describe()
 
 
-def alignment_key(own: PartyConfig, job: JobConfig, ids: Sequence[str]) -> AlignmentKey:
+def alignment_key(own: PartyConfig, job: JobBase, ids: Sequence[str]) -> AlignmentKey:
     """Return under what this party keeps the alignment of a job over these ids."""
     digest = ids_digest(ids).hex()
     return AlignmentKey(job.active, job.passive, job.data.dataset, id_rule(own, job), digest)

@@ -254,7 +254,7 @@ class ArtifactChunk(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """report.json | report.html | predictions_test.csv | model.json"""
+    """report.json | report.html | predictions_test.csv | predictions.csv | model.json"""
     content: _builtins.bytes
     def __init__(
         self,
@@ -269,3 +269,94 @@ class ArtifactChunk(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ArtifactChunk: _TypeAlias = ArtifactChunk  # noqa: Y015
+
+@_typing.final
+class ScoreIdsRequest(_message.Message):
+    """Scores of a few rows at once, from a standing job (algorithm: predict, mode: online). The first request for
+    a model and a data set starts that job, which takes as long as aligning does; later ones take milliseconds.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    DATASET_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
+    job: _builtins.str
+    """the job that trained the model: an id, or a name: then its newest run"""
+    dataset: _builtins.str
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        job: _builtins.str = ...,
+        dataset: _builtins.str = ...,
+        ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "ids", b"ids", "job", b"job"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScoreIdsRequest: _TypeAlias = ScoreIdsRequest  # noqa: Y015
+
+@_typing.final
+class ScoreIdsReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """the standing job"""
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___RowScore]:
+        """one for each id, in the order of the request"""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        rows: _abc.Iterable[Global___RowScore] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScoreIdsReply: _TypeAlias = ScoreIdsReply  # noqa: Y015
+
+@_typing.final
+class RowScore(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    PROBABILITY_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    score: _builtins.float
+    """none for an id that not every party has"""
+    probability: _builtins.float
+    """of the positive class, for a classifier"""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        score: _builtins.float | None = ...,
+        probability: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_probability", b"_probability", "_score", b"_score", "probability", b"probability", "score", b"score"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_probability", b"_probability", "_score", b"_score", "id", b"id", "probability", b"probability", "score", b"score"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__probability: _TypeAlias = _typing.Literal["probability"]  # noqa: Y015
+    _WhichOneofArgType__probability: _TypeAlias = _typing.Literal["_probability", b"_probability"]  # noqa: Y015
+    _WhichOneofReturnType__score: _TypeAlias = _typing.Literal["score"]  # noqa: Y015
+    _WhichOneofArgType__score: _TypeAlias = _typing.Literal["_score", b"_score"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__probability) -> _WhichOneofReturnType__probability | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__score) -> _WhichOneofReturnType__score | None: ...
+
+Global___RowScore: _TypeAlias = RowScore  # noqa: Y015

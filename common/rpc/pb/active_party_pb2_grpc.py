@@ -70,6 +70,11 @@ class ActivePartyStub:
                 request_serializer=vfl_dot_v1_dot_active__party__pb2.JobReference.SerializeToString,
                 response_deserializer=vfl_dot_v1_dot_active__party__pb2.ArtifactChunk.FromString,
                 _registered_method=True)
+        self.ScoreIds = channel.unary_unary(
+                '/vfl.v1.ActiveParty/ScoreIds',
+                request_serializer=vfl_dot_v1_dot_active__party__pb2.ScoreIdsRequest.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_active__party__pb2.ScoreIdsReply.FromString,
+                _registered_method=True)
 
 
 class ActivePartyServicer:
@@ -117,6 +122,12 @@ class ActivePartyServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ScoreIds(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ActivePartyServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -154,6 +165,11 @@ def add_ActivePartyServicer_to_server(servicer, server):
                     servicer.FetchArtifacts,
                     request_deserializer=vfl_dot_v1_dot_active__party__pb2.JobReference.FromString,
                     response_serializer=vfl_dot_v1_dot_active__party__pb2.ArtifactChunk.SerializeToString,
+            ),
+            'ScoreIds': grpc.unary_unary_rpc_method_handler(
+                    servicer.ScoreIds,
+                    request_deserializer=vfl_dot_v1_dot_active__party__pb2.ScoreIdsRequest.FromString,
+                    response_serializer=vfl_dot_v1_dot_active__party__pb2.ScoreIdsReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -345,6 +361,33 @@ class ActiveParty:
             '/vfl.v1.ActiveParty/FetchArtifacts',
             vfl_dot_v1_dot_active__party__pb2.JobReference.SerializeToString,
             vfl_dot_v1_dot_active__party__pb2.ArtifactChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ScoreIds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vfl.v1.ActiveParty/ScoreIds',
+            vfl_dot_v1_dot_active__party__pb2.ScoreIdsRequest.SerializeToString,
+            vfl_dot_v1_dot_active__party__pb2.ScoreIdsReply.FromString,
             options,
             channel_credentials,
             insecure,

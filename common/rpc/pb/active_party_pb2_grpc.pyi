@@ -49,6 +49,7 @@ class ActivePartyStub:
     ShowJob: _grpc.UnaryUnaryMultiCallable[_active_party_pb2.JobReference, _active_party_pb2.JobRecord]
     CancelJob: _grpc.UnaryUnaryMultiCallable[_active_party_pb2.JobReference, _active_party_pb2.JobRecord]
     FetchArtifacts: _grpc.UnaryStreamMultiCallable[_active_party_pb2.JobReference, _active_party_pb2.ArtifactChunk]
+    ScoreIds: _grpc.UnaryUnaryMultiCallable[_active_party_pb2.ScoreIdsRequest, _active_party_pb2.ScoreIdsReply]
 
 @_typing.type_check_only
 class ActivePartyAsyncStub(ActivePartyStub):
@@ -60,6 +61,7 @@ class ActivePartyAsyncStub(ActivePartyStub):
     ShowJob: _aio.UnaryUnaryMultiCallable[_active_party_pb2.JobReference, _active_party_pb2.JobRecord]  # type: ignore[assignment]
     CancelJob: _aio.UnaryUnaryMultiCallable[_active_party_pb2.JobReference, _active_party_pb2.JobRecord]  # type: ignore[assignment]
     FetchArtifacts: _aio.UnaryStreamMultiCallable[_active_party_pb2.JobReference, _active_party_pb2.ArtifactChunk]  # type: ignore[assignment]
+    ScoreIds: _aio.UnaryUnaryMultiCallable[_active_party_pb2.ScoreIdsRequest, _active_party_pb2.ScoreIdsReply]  # type: ignore[assignment]
 
 class ActivePartyServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -110,5 +112,12 @@ class ActivePartyServicer(metaclass=_abc_1.ABCMeta):
         request: _active_party_pb2.JobReference,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_active_party_pb2.ArtifactChunk], _abc.AsyncIterator[_active_party_pb2.ArtifactChunk]]: ...
+
+    @_abc_1.abstractmethod
+    def ScoreIds(
+        self,
+        request: _active_party_pb2.ScoreIdsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_active_party_pb2.ScoreIdsReply, _abc.Awaitable[_active_party_pb2.ScoreIdsReply]]: ...
 
 def add_ActivePartyServicer_to_server(servicer: ActivePartyServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from common.rpc.pb import disclosure_pb2 as vfl_dot_v1_dot_disclosure__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x10vfl/v1/job.proto\x12\x06vfl.v1\x1a\x17vfl/v1/disclosure.proto\"o\n\x04Turn\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x12\n\njob_digest\x18\x02 \x01(\x0c\x12\r\n\x05round\x18\x03 \x01(\r:4\xda\xe2\x18\x30\x08\x01\x10\x01\x18\x01*(which job and round a message belongs to\"\xa6\x01\n\x08Greeting\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x17\n\x0fpackage_version\x18\x02 \x01(\t\x12\r\n\x05party\x18\x03 \x01(\t\x12\x0c\n\x04role\x18\x04 \x01(\t\x12\x13\n\x0bunix_time_s\x18\x05 \x01(\x01:5\xda\xe2\x18\x31\x08\x01\x10\x01\x18\x01*)name, role, versions and clock of a party\"\x8a\x02\n\x0eOpenJobRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\"\n\x08greeting\x18\x02 \x01(\x0b\x32\x10.vfl.v1.Greeting\x12\x15\n\rexpected_role\x18\x03 \x01(\t\x12\x10\n\x08job_json\x18\x04 \x01(\x0c\x12\x0f\n\x07\x63olumns\x18\x05 \x01(\r\x12\x14\n\x0c\x61lignment_id\x18\x06 \x01(\x0c\x12\x11\n\tpreflight\x18\x07 \x01(\x08:U\xda\xe2\x18Q\x08\x02\x10\x02\x18\x01*Ithe job file, the number of columns, and the name of an earlier alignment\"\xfd\x01\n\x0cOpenJobReply\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\"\n\x08greeting\x18\x02 \x01(\x0b\x32\x10.vfl.v1.Greeting\x12\x0f\n\x07\x63olumns\x18\x03 \x01(\r\x12\x0c\n\x04rows\x18\x04 \x01(\x04\x12\x0f\n\x07id_rule\x18\x05 \x01(\t\x12\x16\n\x0e\x61lignment_kept\x18\x06 \x01(\x08:e\xda\xe2\x18\x61\x08\x02\x10\x02\x18\x01*Ynumber of rows and columns, the rule for ids, and whether an earlier alignment still fits\"Q\n\nAttendance\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:\'\xda\xe2\x18#\x08\x01\x10\x01\x18\x01*\x1b\x61 party is present in a job\"n\n\x08Presence\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\r\n\x05\x65nded\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t:\'\xda\xe2\x18#\x08\x01\x10\x01\x18\x01*\x1b\x61 party is present in a job\"|\n\x0f\x43loseJobRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12 \n\x07outcome\x18\x02 \x01(\x0e\x32\x0f.vfl.v1.Outcome\x12\x0e\n\x06reason\x18\x03 \x01(\t:\x1b\xda\xe2\x18\x17\x08\x01\x10\x01\x18\x01*\x0fhow a job ended\"\x8c\x02\n\rCloseJobReply\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x12\n\nsent_bytes\x18\x02 \x01(\x04\x12\x16\n\x0ereceived_bytes\x18\x03 \x01(\x04\x12\x33\n\x07seconds\x18\x04 \x03(\x0b\x32\".vfl.v1.CloseJobReply.SecondsEntry\x12\x14\n\x0cmodel_digest\x18\x05 \x01(\t\x1a.\n\x0cSecondsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01:8\xda\xe2\x18\x34\x08\x02\x10\x02\x18\x01*,how much a party sent, received and computed\"\xa3\x01\n\x0b\x45rrorDetail\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\r\n\x05party\x18\x02 \x01(\t\x12\x0c\n\x04what\x18\x03 \x01(\t\x12\r\n\x05where\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x64vice\x18\x05 \x01(\t:I\xda\xe2\x18\x45\x08\x01\x10\x01\x18\x01*=what went wrong, without a value of a row, label, mask or key*K\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x0c\n\x08\x46INISHED\x10\x01\x12\n\n\x06\x46\x41ILED\x10\x02\x12\r\n\tCANCELLED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x10vfl/v1/job.proto\x12\x06vfl.v1\x1a\x17vfl/v1/disclosure.proto\"o\n\x04Turn\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x12\n\njob_digest\x18\x02 \x01(\x0c\x12\r\n\x05round\x18\x03 \x01(\r:4\xda\xe2\x18\x30\x08\x01\x10\x01\x18\x01*(which job and round a message belongs to\"\xa6\x01\n\x08Greeting\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x17\n\x0fpackage_version\x18\x02 \x01(\t\x12\r\n\x05party\x18\x03 \x01(\t\x12\x0c\n\x04role\x18\x04 \x01(\t\x12\x13\n\x0bunix_time_s\x18\x05 \x01(\x01:5\xda\xe2\x18\x31\x08\x01\x10\x01\x18\x01*)name, role, versions and clock of a party\"\x8a\x02\n\x0eOpenJobRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\"\n\x08greeting\x18\x02 \x01(\x0b\x32\x10.vfl.v1.Greeting\x12\x15\n\rexpected_role\x18\x03 \x01(\t\x12\x10\n\x08job_json\x18\x04 \x01(\x0c\x12\x0f\n\x07\x63olumns\x18\x05 \x01(\r\x12\x14\n\x0c\x61lignment_id\x18\x06 \x01(\x0c\x12\x11\n\tpreflight\x18\x07 \x01(\x08:U\xda\xe2\x18Q\x08\x02\x10\x02\x18\x01*Ithe job file, the number of columns, and the name of an earlier alignment\"\xa8\x02\n\x0cOpenJobReply\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\"\n\x08greeting\x18\x02 \x01(\x0b\x32\x10.vfl.v1.Greeting\x12\x0f\n\x07\x63olumns\x18\x03 \x01(\r\x12\x0c\n\x04rows\x18\x04 \x01(\x04\x12\x0f\n\x07id_rule\x18\x05 \x01(\t\x12\x16\n\x0e\x61lignment_kept\x18\x06 \x01(\x08\x12\x14\n\x0cmodel_digest\x18\x07 \x01(\t:z\xda\xe2\x18v\x08\x02\x10\x02\x18\x01*nnumber of rows and columns, the rule for ids, whether an earlier alignment still fits, and a digest of a model\"Q\n\nAttendance\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:\'\xda\xe2\x18#\x08\x01\x10\x01\x18\x01*\x1b\x61 party is present in a job\"n\n\x08Presence\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\r\n\x05\x65nded\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t:\'\xda\xe2\x18#\x08\x01\x10\x01\x18\x01*\x1b\x61 party is present in a job\"|\n\x0f\x43loseJobRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12 \n\x07outcome\x18\x02 \x01(\x0e\x32\x0f.vfl.v1.Outcome\x12\x0e\n\x06reason\x18\x03 \x01(\t:\x1b\xda\xe2\x18\x17\x08\x01\x10\x01\x18\x01*\x0fhow a job ended\"\x8c\x02\n\rCloseJobReply\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x12\n\nsent_bytes\x18\x02 \x01(\x04\x12\x16\n\x0ereceived_bytes\x18\x03 \x01(\x04\x12\x33\n\x07seconds\x18\x04 \x03(\x0b\x32\".vfl.v1.CloseJobReply.SecondsEntry\x12\x14\n\x0cmodel_digest\x18\x05 \x01(\t\x1a.\n\x0cSecondsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01:8\xda\xe2\x18\x34\x08\x02\x10\x02\x18\x01*,how much a party sent, received and computed\"\xa3\x01\n\x0b\x45rrorDetail\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\r\n\x05party\x18\x02 \x01(\t\x12\x0c\n\x04what\x18\x03 \x01(\t\x12\r\n\x05where\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x64vice\x18\x05 \x01(\t:I\xda\xe2\x18\x45\x08\x01\x10\x01\x18\x01*=what went wrong, without a value of a row, label, mask or key*K\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x0c\n\x08\x46INISHED\x10\x01\x12\n\n\x06\x46\x41ILED\x10\x02\x12\r\n\tCANCELLED\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,7 +39,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OPENJOBREQUEST']._loaded_options = None
   _globals['_OPENJOBREQUEST']._serialized_options = b'\332\342\030Q\010\002\020\002\030\001*Ithe job file, the number of columns, and the name of an earlier alignment'
   _globals['_OPENJOBREPLY']._loaded_options = None
-  _globals['_OPENJOBREPLY']._serialized_options = b'\332\342\030a\010\002\020\002\030\001*Ynumber of rows and columns, the rule for ids, and whether an earlier alignment still fits'
+  _globals['_OPENJOBREPLY']._serialized_options = b'\332\342\030v\010\002\020\002\030\001*nnumber of rows and columns, the rule for ids, whether an earlier alignment still fits, and a digest of a model'
   _globals['_ATTENDANCE']._loaded_options = None
   _globals['_ATTENDANCE']._serialized_options = b'\332\342\030#\010\001\020\001\030\001*\033a party is present in a job'
   _globals['_PRESENCE']._loaded_options = None
@@ -52,8 +52,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLOSEJOBREPLY']._serialized_options = b'\332\342\0304\010\002\020\002\030\001*,how much a party sent, received and computed'
   _globals['_ERRORDETAIL']._loaded_options = None
   _globals['_ERRORDETAIL']._serialized_options = b'\332\342\030E\010\001\020\001\030\001*=what went wrong, without a value of a row, label, mask or key'
-  _globals['_OUTCOME']._serialized_start=1618
-  _globals['_OUTCOME']._serialized_end=1693
+  _globals['_OUTCOME']._serialized_start=1661
+  _globals['_OUTCOME']._serialized_end=1736
   _globals['_TURN']._serialized_start=53
   _globals['_TURN']._serialized_end=164
   _globals['_GREETING']._serialized_start=167
@@ -61,17 +61,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OPENJOBREQUEST']._serialized_start=336
   _globals['_OPENJOBREQUEST']._serialized_end=602
   _globals['_OPENJOBREPLY']._serialized_start=605
-  _globals['_OPENJOBREPLY']._serialized_end=858
-  _globals['_ATTENDANCE']._serialized_start=860
-  _globals['_ATTENDANCE']._serialized_end=941
-  _globals['_PRESENCE']._serialized_start=943
-  _globals['_PRESENCE']._serialized_end=1053
-  _globals['_CLOSEJOBREQUEST']._serialized_start=1055
-  _globals['_CLOSEJOBREQUEST']._serialized_end=1179
-  _globals['_CLOSEJOBREPLY']._serialized_start=1182
-  _globals['_CLOSEJOBREPLY']._serialized_end=1450
-  _globals['_CLOSEJOBREPLY_SECONDSENTRY']._serialized_start=1346
-  _globals['_CLOSEJOBREPLY_SECONDSENTRY']._serialized_end=1392
-  _globals['_ERRORDETAIL']._serialized_start=1453
-  _globals['_ERRORDETAIL']._serialized_end=1616
+  _globals['_OPENJOBREPLY']._serialized_end=901
+  _globals['_ATTENDANCE']._serialized_start=903
+  _globals['_ATTENDANCE']._serialized_end=984
+  _globals['_PRESENCE']._serialized_start=986
+  _globals['_PRESENCE']._serialized_end=1096
+  _globals['_CLOSEJOBREQUEST']._serialized_start=1098
+  _globals['_CLOSEJOBREQUEST']._serialized_end=1222
+  _globals['_CLOSEJOBREPLY']._serialized_start=1225
+  _globals['_CLOSEJOBREPLY']._serialized_end=1493
+  _globals['_CLOSEJOBREPLY_SECONDSENTRY']._serialized_start=1389
+  _globals['_CLOSEJOBREPLY_SECONDSENTRY']._serialized_end=1435
+  _globals['_ERRORDETAIL']._serialized_start=1496
+  _globals['_ERRORDETAIL']._serialized_end=1659
 # @@protoc_insertion_point(module_scope)

@@ -12,6 +12,7 @@ The life of a job, the same at every party that takes part in one.
   |                              |== Attend (held open) =======>|
   |        … which rows are common to all: align.proto …        |
   |        … the protocol's own rounds: he_linear.proto …       |
+  |        … or scores of new rows: predict.proto …             |
   |-- CloseJob ----------------->|-- CloseJob ----------------->|   also after a failure or a cancel
   |-- CloseJob ------------------|----------------------------->|
 
@@ -173,6 +174,7 @@ class OpenJobReply(_message.Message):
     ROWS_FIELD_NUMBER: _builtins.int
     ID_RULE_FIELD_NUMBER: _builtins.int
     ALIGNMENT_KEPT_FIELD_NUMBER: _builtins.int
+    MODEL_DIGEST_FIELD_NUMBER: _builtins.int
     columns: _builtins.int
     """as if all rows were common, in a preflight; else 0"""
     rows: _builtins.int
@@ -181,6 +183,8 @@ class OpenJobReply(_message.Message):
     """how cells become ids, as text to be compared; empty from the coordinator"""
     alignment_kept: _builtins.bool
     """the proposed alignment is kept here, for the ids as they are now"""
+    model_digest: _builtins.str
+    """predict: SHA-256 of the sender's model.json, hexadecimal; else empty"""
     @_builtins.property
     def turn(self) -> Global___Turn: ...
     @_builtins.property
@@ -194,10 +198,11 @@ class OpenJobReply(_message.Message):
         rows: _builtins.int = ...,
         id_rule: _builtins.str = ...,
         alignment_kept: _builtins.bool = ...,
+        model_digest: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["greeting", b"greeting", "turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_kept", b"alignment_kept", "columns", b"columns", "greeting", b"greeting", "id_rule", b"id_rule", "rows", b"rows", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_kept", b"alignment_kept", "columns", b"columns", "greeting", b"greeting", "id_rule", b"id_rule", "model_digest", b"model_digest", "rows", b"rows", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

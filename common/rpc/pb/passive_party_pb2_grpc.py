@@ -7,6 +7,7 @@ from common.rpc.pb import align_pb2 as vfl_dot_v1_dot_align__pb2
 from common.rpc.pb import he_gram_pb2 as vfl_dot_v1_dot_he__gram__pb2
 from common.rpc.pb import he_linear_pb2 as vfl_dot_v1_dot_he__linear__pb2
 from common.rpc.pb import job_pb2 as vfl_dot_v1_dot_job__pb2
+from common.rpc.pb import predict_pb2 as vfl_dot_v1_dot_predict__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -137,6 +138,11 @@ class PassivePartyStub:
                 request_serializer=vfl_dot_v1_dot_he__gram__pb2.Direction.SerializeToString,
                 response_deserializer=vfl_dot_v1_dot_he__gram__pb2.DirectionsApplied.FromString,
                 _registered_method=True)
+        self.ScoreRows = channel.unary_stream(
+                '/vfl.v1.PassiveParty/ScoreRows',
+                request_serializer=vfl_dot_v1_dot_predict__pb2.ScoreRowsRequest.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_he__linear__pb2.PartialScores.FromString,
+                _registered_method=True)
 
 
 class PassivePartyServicer:
@@ -266,6 +272,13 @@ class PassivePartyServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ScoreRows(self, request, context):
+        """predict.proto
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PassivePartyServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -368,6 +381,11 @@ def add_PassivePartyServicer_to_server(servicer, server):
                     servicer.ApplyDirections,
                     request_deserializer=vfl_dot_v1_dot_he__gram__pb2.Direction.FromString,
                     response_serializer=vfl_dot_v1_dot_he__gram__pb2.DirectionsApplied.SerializeToString,
+            ),
+            'ScoreRows': grpc.unary_stream_rpc_method_handler(
+                    servicer.ScoreRows,
+                    request_deserializer=vfl_dot_v1_dot_predict__pb2.ScoreRowsRequest.FromString,
+                    response_serializer=vfl_dot_v1_dot_he__linear__pb2.PartialScores.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -910,6 +928,33 @@ class PassiveParty:
             '/vfl.v1.PassiveParty/ApplyDirections',
             vfl_dot_v1_dot_he__gram__pb2.Direction.SerializeToString,
             vfl_dot_v1_dot_he__gram__pb2.DirectionsApplied.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ScoreRows(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/vfl.v1.PassiveParty/ScoreRows',
+            vfl_dot_v1_dot_predict__pb2.ScoreRowsRequest.SerializeToString,
+            vfl_dot_v1_dot_he__linear__pb2.PartialScores.FromString,
             options,
             channel_credentials,
             insecure,

@@ -9,6 +9,7 @@ from common.rpc.pb import align_pb2 as _align_pb2
 from common.rpc.pb import he_gram_pb2 as _he_gram_pb2
 from common.rpc.pb import he_linear_pb2 as _he_linear_pb2
 from common.rpc.pb import job_pb2 as _job_pb2
+from common.rpc.pb import predict_pb2 as _predict_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -58,6 +59,8 @@ class PassivePartyStub:
     TakeProducts: _grpc.StreamUnaryMultiCallable[_he_gram_pb2.MaskedProducts, _he_gram_pb2.ProductsTaken]
     SendDirection: _grpc.UnaryStreamMultiCallable[_he_gram_pb2.DirectionRequest, _he_gram_pb2.Direction]
     ApplyDirections: _grpc.StreamUnaryMultiCallable[_he_gram_pb2.Direction, _he_gram_pb2.DirectionsApplied]
+    ScoreRows: _grpc.UnaryStreamMultiCallable[_predict_pb2.ScoreRowsRequest, _he_linear_pb2.PartialScores]
+    """predict.proto"""
 
 @_typing.type_check_only
 class PassivePartyAsyncStub(PassivePartyStub):
@@ -86,6 +89,8 @@ class PassivePartyAsyncStub(PassivePartyStub):
     TakeProducts: _aio.StreamUnaryMultiCallable[_he_gram_pb2.MaskedProducts, _he_gram_pb2.ProductsTaken]  # type: ignore[assignment]
     SendDirection: _aio.UnaryStreamMultiCallable[_he_gram_pb2.DirectionRequest, _he_gram_pb2.Direction]  # type: ignore[assignment]
     ApplyDirections: _aio.StreamUnaryMultiCallable[_he_gram_pb2.Direction, _he_gram_pb2.DirectionsApplied]  # type: ignore[assignment]
+    ScoreRows: _aio.UnaryStreamMultiCallable[_predict_pb2.ScoreRowsRequest, _he_linear_pb2.PartialScores]  # type: ignore[assignment]
+    """predict.proto"""
 
 class PassivePartyServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -231,5 +236,13 @@ class PassivePartyServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_he_gram_pb2.Direction],
         context: _ServicerContext,
     ) -> _typing.Union[_he_gram_pb2.DirectionsApplied, _abc.Awaitable[_he_gram_pb2.DirectionsApplied]]: ...
+
+    @_abc_1.abstractmethod
+    def ScoreRows(
+        self,
+        request: _predict_pb2.ScoreRowsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_he_linear_pb2.PartialScores], _abc.AsyncIterator[_he_linear_pb2.PartialScores]]:
+        """predict.proto"""
 
 def add_PassivePartyServicer_to_server(servicer: PassivePartyServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

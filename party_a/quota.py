@@ -1,0 +1,81 @@
+"""How many rows a day this party scores for others: counted by peer, on the disk before anything is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from common.errors import Refused
+from common.runtime.state import StateError, write_atomically
+
+_FOLDER = "scored_rows"
+
+
+def today_utc() -> str:
+    """Return today's date in UTC: a day of the count, the same wherever a party's clock stands."""
+    return datetime.now(UTC).date().isoformat()
+
+
+class DailyQuota:
+    """The count of one party; a restart of its service does not reset it."""
+
+    def __init__(self, state: Path, rows_per_day: int, today: Callable[[], str] = today_utc) -> None:
+        """`today` returns an ISO date."""
+        self._folder = state / _FOLDER
+        self._rows_per_day = rows_per_day
+        self._today = today
+        self._spending = asyncio.Lock()
+
+    def left(self, peer: str) -> int:
+        """Return how many rows may still be scored for a peer today.
+
+        Raises:
+            StateError: The count cannot be read; then nothing may be scored.
+        """
+        _, used = self._count(peer)
+        return max(0, self._rows_per_day - used)
+
+    async def spend(self, peer: str, rows: int) -> None:
+        """Count rows that are about to be sent to a peer.
+
+        Raises:
+            Refused: They are more than are left today; nothing is counted then.
+            StateError: The count cannot be kept, so nothing may be sent.
+        """
+        async with self._spending:
+            await asyncio.to_thread(self._spend, peer, rows)
+
+    def _spend(self, peer: str, rows: int) -> None:
+        day, used = self._count(peer)
+        if used + rows > self._rows_per_day:
+            raise Refused(
+                f"{rows:,} rows are to be scored; the policy allows {self._rows_per_day:,} a day for {peer}, "
+                f"of which {max(0, self._rows_per_day - used):,} are left",
+                advice="Wait for tomorrow (UTC), or ask for a higher policy.prediction.rows_per_day.",
+            )
+        path = self._path(peer)
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomically(path, json.dumps({"day": day, "rows": used + rows}).encode())
+        except OSError as exc:
+            raise StateError(f"cannot be written: {exc.strerror}", where=str(path)) from exc
+
+    def _count(self, peer: str) -> tuple[str, int]:
+        """Return the day that counts, and the rows that were scored on it."""
+        path, today = self._path(peer), self._today()
+        try:
+            kept = json.loads(path.read_bytes())
+            day, rows = str(kept["day"]), int(kept["rows"])
+        except FileNotFoundError:
+            return today, 0
+        except (OSError, ValueError, KeyError, TypeError) as exc:
+            # A count that is lost must not be taken for none.
+            raise StateError("the count of scored rows cannot be read", where=str(path)) from exc
+        # A clock that was set back does not begin a new day.
+        return (today, 0) if today > day else (day, rows)
+
+    def _path(self, peer: str) -> Path:
+        return self._folder / f"{peer}.json"
