@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from common.errors import ColonnadeError
-from common.runtime.calibration import Calibration, Machine, calibration, this_machine
+from common.runtime.calibration import Calibration, Machine, cache_folder, calibration, this_machine
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
 from common.runtime.estimate import Estimate, Rounds, estimate
@@ -29,7 +29,7 @@ def measured_speed(own: PartyConfig, job: JobConfig) -> Speed | None:
     """Return the speed of this machine; None where the model says nothing about a job's arithmetic."""
     if job.crypto.backend == "phe":
         return None
-    return Speed(calibration(job.crypto.key_bits, own.state), this_machine())
+    return Speed(calibration(job.crypto.key_bits, cache_folder(own.state)), this_machine())
 
 
 def expected_cost(

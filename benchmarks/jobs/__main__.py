@@ -1,4 +1,4 @@
-"""`python -m benchmarks.jobs`: whole jobs by rows, columns, key and kind of rounds; a JSON line each, one table.
+"""`python -m benchmarks.jobs`: whole jobs by rows, columns, key and kind of rounds; one JSON line each.
 
 Each result is checked before its time counts: gradient descent against the same descent on pooled data,
 conjugate gradients against the closed form. The default takes some minutes, --full takes hours, and

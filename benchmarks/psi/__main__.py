@@ -29,6 +29,7 @@ def main() -> None:
             result = align(Path(folder), options.ids)
         record |= dataclasses.asdict(result)
         print(f"two parties over mutual TLS, {options.ids:,} × {options.ids:,}: {result.seconds:.1f} s")
+        print(f"  computing, on all cores together: {result.cpu_seconds:.1f} s")
         for party, peak in result.peak_bytes.items():
             print(f"  {party}: {peak / 1e6:,.0f} MB at most, its workers included")
         if not options.without_openmined:

@@ -45,13 +45,16 @@ class Result:
     """One alignment of `ids` with as many, half of them common.
 
     Attributes:
-        seconds: From the first message to the last common row.
+        seconds: From the first message to the last common row, on the clock.
+        cpu_seconds: Of both parties and their workers meanwhile, which other programs hardly change; an idle
+            machine of two cores needs a little more than half of it.
         peak_bytes: By party: the service and its workers.
         sent_bytes: What crossed the wire, by the active party's count.
     """
 
     ids: int
     seconds: float
+    cpu_seconds: float
     peak_bytes: dict[str, int]
     sent_bytes: int
     received_bytes: int
@@ -88,26 +91,22 @@ async def _conduct(own: PartyConfig, ids: tuple[str, ...], theirs: set[str], pid
     reply = await client.open_job(own.datasets["rows"].id_rule().describe(), b"")
     attending = asyncio.ensure_future(client.attend())
     alike = Alike("party_b", ids, {"party_a": reply.rows, "party_b": len(ids)}, 50)
-    start = time.monotonic()
+    start, start_cpu = time.monotonic(), _cpu_seconds(_processes(pid))
     parties = {"party_a": client.alignment}
     aligned = await AlignmentConductor(alike, parties, executor, Stopwatch(), _shown).run()
-    seconds = time.monotonic() - start
+    seconds, processes = time.monotonic() - start, _processes(pid)  # Workers may have come in between.
+    cpu_seconds = _cpu_seconds(processes) - start_cpu
     rows = aligned.alignment.rows
     expected = [row for row, one in enumerate(ids) if one in theirs]
     if rows.tolist() != in_id_order(ids, rows).tolist() or sorted(rows.tolist()) != expected:
         raise SystemExit("the alignment is not the intersection")
     traffic = wiretap.totals("psi-benchmark")
-    # The services are children of this process, too, but not of the active party.
-    own_processes = [os.getpid(), *_workers_of_the_active_party()]
-    peaks = {
-        "party_a": sum(map(_peak_bytes, (pid, *_descendants(pid)))),
-        "party_b": sum(map(_peak_bytes, own_processes)),
-    }
+    peaks = {party: sum(map(_peak_bytes, pids)) for party, pids in processes.items()}
     attending.cancel()
     await client.close_job(pb.CloseJobRequest(turn=turn, outcome=pb.CANCELLED, reason="measured"))
     await client.disconnect()
     executor.shutdown()
-    return Result(len(ids), seconds, peaks, traffic.sent_bytes, traffic.received_bytes)
+    return Result(len(ids), seconds, cpu_seconds, peaks, traffic.sent_bytes, traffic.received_bytes)
 
 
 async def _shown(message: str, eta_s: float) -> None:
@@ -149,10 +148,27 @@ def _config(folder: Path, party: str, peers: dict[str, str]) -> PartyConfig:
     return load_party(path)
 
 
+def _processes(pid: int) -> dict[str, list[int]]:
+    """Return the processes of each party; the coordinator has no part in this."""
+    return {
+        "party_a": [pid, *_descendants(pid)],
+        "party_b": [os.getpid(), *_workers_of_the_active_party()],
+    }
+
+
 def _workers_of_the_active_party() -> list[int]:
     own = _children(os.getpid())
     services = [pid for pid in own if "-m" in Path(f"/proc/{pid}/cmdline").read_text().split("\0")]
     return [one for child in own if child not in services for one in (child, *_descendants(child))]
+
+
+def _cpu_seconds(processes: dict[str, list[int]]) -> float:
+    """Return what all these processes have computed so far."""
+    ticks = 0
+    for pid in (pid for pids in processes.values() for pid in pids):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])  # utime and stime, proc(5)
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _peak_bytes(pid: int) -> int:

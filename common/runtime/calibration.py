@@ -75,10 +75,16 @@ def calibration(key_bits: int, folder: Path) -> Calibration:
     return measured
 
 
-def user_cache() -> Path:
-    """Return where commands that belong to no party's state keep their calibration."""
+def cache_folder(state: Path | None = None) -> Path:
+    """Return where the calibration is kept: the user's cache, which all parties of a machine share.
+
+    Args:
+        state: A party's state, taken instead when the user has no home that can be written to.
+    """
     root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "colonnade"
+    folder = (Path(root) if root else Path.home() / ".cache") / "colonnade"
+    nearest = next(one for one in (folder, *folder.parents) if one.exists())
+    return folder if state is None or os.access(nearest, os.W_OK) else state
 
 
 def measure(key_bits: int) -> Calibration:

@@ -50,8 +50,9 @@ def open_executor(workers: Literal["auto"] | int) -> Executor:
     if count == 0:
         return InProcessExecutor()
     executor = WorkerPool(count)
-    # The first worker starts now, so that the first job does not wait for the fork server.
-    executor.submit(os.getpid).result()
+    # All workers start now, so that the first job does not wait for them; only the first one is waited for.
+    started = [executor.submit(os.getpid) for _ in range(count)]
+    started[0].result()
     return executor
 
 

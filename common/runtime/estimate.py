@@ -21,14 +21,14 @@ from common.runtime.estimate_costs import Costs
 Rounds = Literal["rowwise", "gram"]
 Place = Literal["one machine", "machines of their own"]
 
-# Measured on services that do nothing, and on their workers with a noise table (benchmarks/jobs).
-_SERVICE_BYTES = 150 * 2**20
-_WORKER_BYTES = 75 * 2**20
+# Measured on services that do nothing, fork servers included, and on workers with a table of noise.
+_SERVICE_BYTES = {"passive": 260 * 2**20, "active": 300 * 2**20, "coordinator": 155 * 2**20}
+_WORKER_BYTES = 70 * 2**20
 # A call there and back with mutual TLS on loopback, and what a round keeps a service busy with besides.
 _CALL_S = 0.003
 _ROUND_S = 0.008
 # Starting the job everywhere, and closing it.
-_OPENING_S = 0.3
+_OPENING_S = 0.6
 _CLOSING_S = 0.1
 # Keys, envelopes and turn of a message.
 _MESSAGE_BYTES = 90
@@ -241,6 +241,14 @@ def _prepared(shape: Shape, costs: Costs) -> dict[str, Work]:
     return works
 
 
+def _tables(shape: Shape, costs: Costs) -> dict[str, Work]:
+    """Every worker builds its own table of noise, when it first needs one."""
+    works = _works(shape)
+    for party in shape.columns:
+        works[party].busy_s = shape.workers * costs.speed.table_s
+    return works
+
+
 def _rowwise(shape: Shape, costs: Costs) -> dict[str, dict[str, Work]]:
     """PROTOCOLS 1.1: [[u]] of every passive party, [[d]] back, X'[[d]] at each, and C."""
     works, job, rows = _works(shape), shape.job, shape.batch
@@ -268,7 +276,7 @@ def _rowwise(shape: Shape, costs: Costs) -> dict[str, dict[str, Work]]:
         _decrypted(works, costs, (party, key_holder), asked)
     works[key_holder].busy_s += _ROUND_S
     works[key_holder].calls = 2
-    return {"preparing": _prepared(shape, costs), "sharing": _works(shape), "round": works}
+    return {"preparing": _prepared(shape, costs), "sharing": _tables(shape, costs), "round": works}
 
 
 def _decrypted(works: dict[str, Work], costs: Costs, between: tuple[str, str], ciphertexts: int) -> None:
@@ -284,7 +292,7 @@ def _gram(shape: Shape, costs: Costs) -> dict[str, dict[str, Work]]:
     plan = prove_gram(
         GramRequest(crypto.key_bits, crypto.precision_bits, shape.train, sum(shape.columns.values()) + 1)
     )
-    setup, round_ = _works(shape), _works(shape)
+    setup, round_ = _tables(shape, costs), _works(shape)
     order = (job.active, *job.passive)
     # The labels are one more column of the active party; the constant column is one like others.
     columns = {party: shape.columns[party] + int(party == job.active) for party in order}
@@ -348,10 +356,12 @@ def _bytes(once: list[Work], round_: Work, rounds: int) -> tuple[int, int]:
 
 def _memory(shape: Shape, costs: Costs) -> dict[str, int]:
     """Return bytes of all processes of a party: they hold its columns, a block of ciphertexts, and tables."""
-    memory = {shape.job.coordinator: _SERVICE_BYTES}
+    job = shape.job
+    memory = {job.coordinator: _SERVICE_BYTES["coordinator"]}
     for party, columns in shape.columns.items():
         # Values as read, prepared, and as the training rows; doubles, and ids.
         table = shape.ids.get(party, shape.aligned) * (columns * 8 * 4 + 200)
         blocks = costs.bytes(min(BLOCK_ROWS, shape.batch)) * (2 + 4 * shape.workers)
-        memory[party] = int(_SERVICE_BYTES + shape.workers * _WORKER_BYTES + table + blocks)
+        service = _SERVICE_BYTES["active" if party == job.active else "passive"]
+        memory[party] = int(service + shape.workers * _WORKER_BYTES + table + blocks)
     return memory

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from common.errors import ConfigError
-from common.runtime.calibration import Calibration, calibration, this_machine, user_cache
+from common.runtime.calibration import Calibration, cache_folder, calibration, this_machine
 from common.runtime.cli.console import PlainTable, duration, open_console, say, size
 from common.runtime.config_job import JobConfig, job_of
 from common.runtime.config_local import local_of
@@ -51,7 +51,7 @@ def estimate_command(
 def _inputs(config: Path, party: Path | None, columns: dict[str, int]) -> tuple[Shape, Place, Path]:
     document = read_document(config)
     if "parties" in document.data:
-        return shape_of_local(local_of(document)), "one machine", user_cache()
+        return shape_of_local(local_of(document)), "one machine", cache_folder()
     if party is None:
         raise ConfigError(
             "a job file alone does not say how many rows and columns there are",
@@ -62,7 +62,7 @@ def _inputs(config: Path, party: Path | None, columns: dict[str, int]) -> tuple[
     unknown = columns.keys() - set(job.passive)
     if unknown:
         raise ConfigError(f"--columns names {', '.join(sorted(unknown))}, not a passive party of the job")
-    return shape_of_party(own, job, columns), place_of(own), own.state
+    return shape_of_party(own, job, columns), place_of(own), cache_folder(own.state)
 
 
 def _columns(given: list[str]) -> dict[str, int]:
