@@ -16,8 +16,8 @@ from common.errors import ColonnadeError, JobCancelled, JobError, Refused, Unkno
 from common.rpc.failures import detail_of
 from common.rpc.pb import active_party_pb2 as pb
 from common.rpc.pb.job_pb2 import ErrorDetail
-from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
+from common.runtime.job_kinds import Job, kind_of
 from common.runtime.state import JobStore
 
 log = logging.getLogger("vfl.party_b")
@@ -33,7 +33,7 @@ class ActiveJob:
     """One job, from its submission on. Whoever conducts it reports here; whoever watches it waits here."""
 
     job_id: str
-    config: JobConfig
+    config: Job
     submitted_s: float = field(default_factory=time.time)
     ended_s: float = 0.0
     status: pb.JobStatus.ValueType = pb.QUEUED
@@ -50,7 +50,7 @@ class ActiveJob:
     _training_since: float = 0.0
 
     async def enter(self, phase: str, message: str) -> None:
-        """Begin a phase: opening, aligning, preparing, training, evaluating, closing or ended."""
+        """Begin a phase: opening, aligning, preparing, training, scoring, serving, evaluating, closing, ended."""
         self.phase = phase
         if phase == "training":
             self._training_since = time.monotonic()
@@ -66,7 +66,7 @@ class ActiveJob:
         self.rounds = number
         self.loss = self.loss if loss is None else loss
         per_round_s = (time.monotonic() - self._training_since) / number
-        event = pb.JobEvent(eta_s=per_round_s * (self.config.train.max_rounds - number))
+        event = pb.JobEvent(eta_s=per_round_s * (self.config.most_rounds - number))
         if loss is not None:
             event.loss = loss
         await self._publish(event)
@@ -101,7 +101,7 @@ class ActiveJob:
             submitted_unix_s=self.submitted_s,
             ended_unix_s=self.ended_s,
             rounds=self.rounds,
-            max_rounds=self.config.train.max_rounds,
+            max_rounds=self.config.most_rounds,
             phase=self.phase,
             job_json=self.config.canonical_json(),
             error=self.error,
@@ -112,7 +112,7 @@ class ActiveJob:
 
     async def _publish(self, event: pb.JobEvent) -> None:
         event.job_id, event.phase = self.job_id, self.phase
-        event.round, event.max_rounds = self.rounds, self.config.train.max_rounds
+        event.round, event.max_rounds = self.rounds, self.config.most_rounds
         event.elapsed_s = time.time() - self.submitted_s
         event.sent_bytes, event.received_bytes = self.traffic()
         async with self._news:
@@ -151,7 +151,7 @@ class JobBook:
                 )
                 await self._end(job, pb.JOB_FAILED, stopped)
 
-    def submit(self, config: JobConfig) -> ActiveJob:
+    def submit(self, config: Job) -> ActiveJob:
         """Take a job and start it.
 
         Raises:
@@ -253,7 +253,7 @@ def _new_job_id(name: str) -> str:
 
 
 def _recalled(job_id: str, kept: dict[str, object]) -> ActiveJob:
-    config = JobConfig.model_validate_json(json.dumps(kept["job"]))
+    config = kind_of(kept["job"]).model_validate_json(json.dumps(kept["job"]))
     job = ActiveJob(job_id, config, phase="ended")
     job.submitted_s, job.ended_s = float(str(kept["submitted_unix_s"])), float(str(kept["ended_unix_s"]))
     job.status = pb.JobStatus.Value(str(kept["status"]))

@@ -13,6 +13,7 @@ from common.rpc.pb import job_pb2 as pb
 from common.runtime.config_job import JobConfig
 from common.runtime.estimate import Estimate
 from common.runtime.linear_design import LinearDesign
+from common.runtime.saved_model import SavedModel, saved_loss
 from common.runtime.state import JobStore
 from common.types import Floats, Role
 from party_b.alignment import Aligned
@@ -21,7 +22,7 @@ from party_b.leaks import RunSize, he_linear_flows, he_linear_leaks
 from party_b.report import ModelPart, RowCounts, RunRecord, Traffic, report_html, report_json
 
 # In the order in which they are fetched; the page for people comes after the file for scripts.
-ARTIFACTS = ("report.json", "report.html", "predictions_test.csv", "model.json")
+ARTIFACTS = ("report.json", "report.html", "predictions_test.csv", "predictions.csv", "model.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,20 +49,27 @@ class RunOutcome:
     own_traffic: tuple[int, int]
 
 
-def own_model(job_id: str, job: JobConfig, design: LinearDesign, weights: Floats) -> dict[str, object]:
+def own_model(
+    job_id: str, job: JobConfig, design: LinearDesign, weights: Floats, rounds: int
+) -> SavedModel:
     """Return B's part of the model as model.json keeps it."""
-    part = _model_part(job, design, weights)
-    return {
-        "job_id": job_id,
-        "job": job.job,
-        "party": job.active,
-        "algorithm": job.algorithm,
-        "label": job.data.label,
-        "features": list(part.features),
-        "coefficients": list(part.coefficients),
-        "intercept": part.intercept,
-        "preprocessing": part.preprocessing,
-    }
+    columns = len(design.scaling.features)
+    return SavedModel(
+        job_id=job_id,
+        job=job.job,
+        party=job.active,
+        algorithm=job.algorithm,
+        loss=saved_loss(job),
+        active=job.active,
+        passive=job.passive,
+        rounds=rounds,
+        preprocessing=design.scaling,
+        coefficients=weights[:columns],
+        intercept=float(weights[-1]) if job.data.intercept else None,
+        label=job.data.label,
+        positive=job.data.positive,
+        notes=design.notes,
+    )
 
 
 def write_artifacts(outcome: RunOutcome, store: JobStore) -> None:

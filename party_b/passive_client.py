@@ -1,4 +1,4 @@
-"""A passive party as the active party sees it: one method a call of protos/vfl/v1/passive_party.proto."""
+"""A passive party in encrypted regression: one method a call of protos/vfl/v1/he_linear.proto."""
 
 from __future__ import annotations
 
@@ -9,77 +9,28 @@ from collections.abc import AsyncIterator
 import numpy as np
 
 from common.crypto.cipher import SealedVector
-from common.data.ids import rule_differences
-from common.errors import DataError, RemoteProtocolError
+from common.errors import RemoteProtocolError
 from common.glm.conjugate import Turn
-from common.rpc.channels import Deadline, open_channel
-from common.rpc.greeting import check_greeting, make_greeting
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
-from common.rpc.pb.passive_party_pb2_grpc import PassivePartyStub
-from common.rpc.presence import attend
 from common.rpc.wiretap import Wiretap
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
-from common.runtime.coordinator_client import in_round, peer_address
+from common.runtime.coordinator_client import in_round
 from common.types import Floats
-from party_b.alignment_client import AlignmentClient
 from party_b.gram_client import GramClient
+from party_b.passive_line import PassiveLine
 
 # The end of the round's residuals on their way to one passive party.
 Residuals = asyncio.Queue[SealedVector | None]
 
 
-class PassiveClient:
-    """The active party's connection to one passive party in one job."""
+class PassiveClient(PassiveLine):
+    """The active party's connection to one passive party in encrypted regression."""
 
     def __init__(self, name: str, own: PartyConfig, job: JobConfig, turn: pb.Turn, wiretap: Wiretap) -> None:
-        self.name = name
-        self.address = peer_address(own, name)
-        self._own = own
+        super().__init__(name, own, job, turn, wiretap)
         self._job = job
-        self._turn = turn
-        self._call_s = Deadline(own.deadlines.call_s, "deadlines.call_s")
-        self._step_s = Deadline(own.deadlines.step_s, "deadlines.step_s")
-        self._channel = open_channel(name, self.address, own.party, own.security, wiretap)
-        self._stub = PassivePartyStub(self._channel)
-        self.alignment = AlignmentClient(name, self._stub, turn, self._step_s)
-
-    async def open_job(self, rule: str, alignment_id: bytes) -> pb.OpenJobReply:
-        """Open the job, and make sure that both sides make ids by the same rule.
-
-        Args:
-            rule: The active party's rule for ids.
-            alignment_id: Of an earlier alignment that may serve again; empty without one.
-
-        Raises:
-            PeerRefused: The party does not agree; says why.
-            DataError: The rules differ.
-        """
-        request = pb.OpenJobRequest(
-            turn=self._turn,
-            greeting=make_greeting(self._own.party, self._own.role),
-            expected_role="passive",
-            job_json=self._job.canonical_json(),
-            alignment_id=alignment_id,
-        )
-        # The other side reads its file meanwhile, and opens the job at the coordinator.
-        reply = await self._stub.OpenJob(request, timeout=self._step_s)
-        check_greeting(reply.greeting, self.name, "passive", self.address)
-        if reply.rows < 1:
-            raise RemoteProtocolError(f"{self.name} opened the job without its number of rows")
-        self._check_rule(rule, reply.id_rule)
-        return reply
-
-    async def attend(self) -> None:
-        """Be present until cancelled; raises when the party is gone or ends the job."""
-        await attend(
-            self._stub.Attend,
-            self._turn,
-            peer=self.name,
-            address=self.address,
-            peer_s=self._own.deadlines.peer_s,
-        )
 
     async def build_design(self, alignment_id: bytes, rows: int) -> he.BuildDesignReply:
         """Let the party split and scale its aligned rows.
@@ -152,21 +103,3 @@ class PassiveClient:
         if len(scores) != rows or not np.isfinite(scores).all():
             raise RemoteProtocolError(f"{self.name} did not send one finite score for each of {rows} rows")
         return scores
-
-    async def close_job(self, request: pb.CloseJobRequest) -> pb.CloseJobReply:
-        """End the job at the party, which keeps its part of the model if the job finished."""
-        return await self._stub.CloseJob(request, timeout=self._call_s)
-
-    async def disconnect(self) -> None:
-        """Close the connection; what is still running on it ends."""
-        await self._channel.close()
-
-    def _check_rule(self, rule: str, theirs: str) -> None:
-        """Compare how both sides make ids; under different rules equal ids may never meet."""
-        differences = rule_differences(rule, theirs)
-        if differences:
-            raise DataError(
-                f"{self.name} and {self._own.party} make ids by different rules: {'; '.join(differences)}",
-                where=f"data set {self._job.data.dataset}: here {self._own.party}, there {self.name}",
-                advice=f"Declare the same under datasets.{self._job.data.dataset}.id at both parties.",
-            )

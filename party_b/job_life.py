@@ -1,0 +1,215 @@
+"""The life of a job at the active party, the same for every algorithm: open, be present, align, close."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from common.rpc.pb import job_pb2 as pb
+from common.rpc.wiretap import Wiretap
+from common.runtime.alignment_cache import Alignment, AlignmentCache
+from common.runtime.config_party import PartyConfig
+from common.runtime.coordinator_client import CoordinatorClient, in_round
+from common.runtime.linear_design import alignment_key, id_rule
+from common.runtime.state import JobStore
+from common.runtime.stopwatch import Stopwatch
+from party_b.alignment import Aligned, AlignmentConductor, Alike
+from party_b.jobs import ActiveJob
+from party_b.passive_line import PassiveLine
+
+log = logging.getLogger("vfl.party_b")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What every job of this party uses."""
+
+    own: PartyConfig
+    store: JobStore
+    executor: Executor
+    wiretap: Wiretap
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRows:
+    """This party's ids as a job aligns them.
+
+    Attributes:
+        ids: In file order; may be seen by this party alone.
+        least_common: With fewer common ids the job ends, and nobody learns which they are.
+    """
+
+    ids: tuple[str, ...]
+    least_common: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What is known once every passive party has opened the job.
+
+    Attributes:
+        own: The ids that are aligned.
+        rows: By party, before alignment.
+        kept: An earlier alignment that every party still has, None without one.
+        replies: By passive party.
+    """
+
+    own: OwnRows
+    rows: dict[str, int]
+    kept: Alignment | None
+    replies: dict[str, pb.OpenJobReply]
+
+
+class JobLife:
+    """One job's connections, presence, phases and end."""
+
+    def __init__(
+        self,
+        active: ActiveJob,
+        tools: Tools,
+        passive: Sequence[PassiveLine],
+        coordinator: CoordinatorClient | None = None,
+    ) -> None:
+        """The passive parties come in the job's order."""
+        self.seconds: dict[str, float] = {}
+        self.watch = Stopwatch()
+        self._active = active
+        self._tools = tools
+        self._turn = turn_of(active)
+        self._passive = passive
+        # The coordinator last: whoever is present there would hear of the end from it before it hears from
+        # us, and take it for a failure of its own.
+        self._last = () if coordinator is None else (coordinator,)
+        self._peers: tuple[PassiveLine | CoordinatorClient, ...] = (*passive, *self._last)
+        self._attending: list[asyncio.Task[None]] = []
+        self._lost: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        active.traffic = self.traffic
+
+    async def open(self, own: OwnRows) -> Opened:
+        """Open the job at every passive party, and be present there from then on."""
+        kept = await asyncio.to_thread(self._kept, own)
+        opening = [asyncio.ensure_future(self._open_at(client, kept)) for client in self._passive]
+        try:
+            replies = await asyncio.gather(*opening)
+        finally:
+            for task in opening:
+                task.cancel()
+        named = {client.name: reply for client, reply in zip(self._passive, replies, strict=True)}
+        rows = {name: reply.rows for name, reply in named.items()} | {self._tools.own.party: len(own.ids)}
+        return Opened(own, rows, kept if all(reply.alignment_kept for reply in replies) else None, named)
+
+    async def align(self, opened: Opened) -> Aligned:
+        """Find the rows that all parties have; an alignment that everybody has kept serves again."""
+        ids = opened.own.ids
+        if not self._passive:
+            return Aligned(Alignment(b"", np.arange(len(ids))), {}, reused=False)
+        if opened.kept is not None:
+            await self._active.enter("aligning", "every party has kept the alignment of an earlier job")
+            return Aligned(opened.kept, {}, reused=True)
+        own = self._tools.own
+        sizes = ", ".join(f"{name} {count:,}" for name, count in opened.rows.items())
+        await self._active.enter("aligning", f"aligning ids: {sizes}")
+        aligned = await AlignmentConductor(
+            Alike(own.party, ids, opened.rows, opened.own.least_common),
+            {client.name: client.alignment for client in self._passive},
+            self._tools.executor,
+            self.watch,
+            self._active.advance,
+        ).run()
+        key = await asyncio.to_thread(alignment_key, own, self._active.config, ids)
+        await asyncio.to_thread(AlignmentCache(own.state).keep, key, aligned.alignment)
+        return aligned
+
+    async def close(self, rounds: int) -> dict[str, pb.CloseJobReply]:
+        """Tell every party that the job has finished; return what each one says about itself."""
+        await self._active.enter("closing", "closing the job")
+        request = pb.CloseJobRequest(turn=in_round(self._turn, rounds), outcome=pb.FINISHED)
+        replies = await asyncio.gather(*(client.close_job(request) for client in self._passive))
+        replies += await asyncio.gather(*(client.close_job(request) for client in self._last))
+        return {peer.name: reply for peer, reply in zip(self._peers, replies, strict=True)}
+
+    async def abandon(self, outcome: pb.Outcome.ValueType, reason: str) -> None:
+        """Tell every party that the job is over; those that cannot be reached notice by themselves."""
+        turn = in_round(self._turn, self._active.rounds)
+        request = pb.CloseJobRequest(turn=turn, outcome=outcome, reason=reason)
+        closing = (client.close_job(request) for client in self._passive)
+        replies = await asyncio.gather(*closing, return_exceptions=True)
+        replies += await asyncio.gather(
+            *(client.close_job(request) for client in self._last), return_exceptions=True
+        )
+        for peer, reply in zip(self._peers, replies, strict=True):
+            if isinstance(reply, BaseException):
+                log.info("job %s: %s was not told that it ended: %s", self._active.job_id, peer.name, reply)
+
+    async def disconnect(self) -> None:
+        """Close every connection of the job."""
+        for peer in self._peers:
+            await peer.disconnect()
+        self._tools.wiretap.forget(self._active.job_id)
+
+    async def while_present(self, work: Coroutine[None, None, T]) -> T:
+        """Do the work while every party that has opened the job is present; end it with the first loss."""
+        main = asyncio.ensure_future(work)
+        try:
+            either: set[asyncio.Future[Any]] = {main, self._lost}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if self._lost.done() and not main.done():
+                raise self._lost.result()
+            return await main
+        finally:
+            main.cancel()
+            await asyncio.gather(main, return_exceptions=True)
+            for attending in self._attending:
+                attending.cancel()
+            await asyncio.gather(*self._attending, return_exceptions=True)
+
+    def attend(self, peer: PassiveLine | CoordinatorClient) -> None:
+        """Be present at a party from its opening on, because its clock for us runs from then on."""
+        attending = asyncio.ensure_future(peer.attend())
+        attending.add_done_callback(self._on_absence)
+        self._attending.append(attending)
+
+    def traffic(self) -> tuple[int, int]:
+        """Return the bytes that this party has sent and received in the job so far."""
+        totals = self._tools.wiretap.totals(self._active.job_id)
+        return totals.sent_bytes, totals.received_bytes
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Take the time of a phase."""
+        start_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[phase] = time.monotonic() - start_s
+
+    def _kept(self, own: OwnRows) -> Alignment | None:
+        party = self._tools.own
+        kept = AlignmentCache(party.state).find(alignment_key(party, self._active.config, own.ids))
+        return kept if kept is not None and len(kept.rows) >= own.least_common else None
+
+    async def _open_at(self, client: PassiveLine, kept: Alignment | None) -> pb.OpenJobReply:
+        proposed = b"" if kept is None else kept.alignment_id
+        reply = await client.open_job(id_rule(self._tools.own, self._active.config), proposed)
+        self.attend(client)
+        return reply
+
+    def _on_absence(self, attending: asyncio.Task[None]) -> None:
+        cause = None if attending.cancelled() else attending.exception()
+        if cause is not None and not self._lost.done():
+            self._lost.set_result(cause)
+
+
+def turn_of(active: ActiveJob) -> pb.Turn:
+    """Return the turn of a job outside its rounds."""
+    return pb.Turn(job_id=active.job_id, job_digest=active.config.digest())

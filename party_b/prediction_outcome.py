@@ -1,0 +1,169 @@
+"""What a prediction leaves at the active party: predictions.csv and report.json."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from common.glm.losses import probabilities
+from common.glm.metrics import classification_metrics, regression_metrics
+from common.rpc.greeting import package_version
+from common.rpc.pb import job_pb2 as pb
+from common.runtime.config_predict import PredictJob
+from common.runtime.saved_model import SavedModel
+from common.runtime.state import JobStore
+from common.types import Floats, Ints
+from party_b.alignment import Aligned
+from party_b.job_life import JobLife
+
+PREDICTIONS_FILE = "predictions.csv"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ScoredOutcome:
+    """Everything B knows about a prediction; complete when every party has closed it.
+
+    Attributes:
+        ids: Of the common rows, in the aligned order.
+        order: Positions of the common rows in the order of B's own data set.
+        labels: (n,), NaN for a row without one; None without a label column.
+        rows: By party, before alignment.
+        notes: What reading and preparing did.
+        scores: (n,), in the aligned order; None where rows were asked for one by one.
+        asked: How many rows were asked for one by one.
+    """
+
+    job_id: str
+    job: PredictJob
+    model: SavedModel
+    ids: Sequence[str] = field(repr=False)
+    order: Ints = field(repr=False)
+    labels: Floats | None = field(repr=False)
+    rows: Mapping[str, int]
+    aligned: Aligned
+    notes: list[str]
+    scores: Floats | None = field(default=None, repr=False)
+    asked: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    computing: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    traffic: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def finish(self, life: JobLife, replies: Mapping[str, pb.CloseJobReply]) -> None:
+        """Note what the job has cost every party."""
+        active = self.job.active
+        self.seconds = life.seconds
+        self.computing = {active: dict(life.watch.seconds)} | {
+            name: dict(reply.seconds) for name, reply in replies.items()
+        }
+        self.traffic = {active: life.traffic()} | {
+            name: (reply.sent_bytes, reply.received_bytes) for name, reply in replies.items()
+        }
+
+
+def write_scored(outcome: ScoredOutcome, store: JobStore) -> None:
+    """Write report.json and, of a batch, predictions.csv into B's state."""
+    if outcome.scores is not None:
+        store.write_bytes(outcome.job_id, PREDICTIONS_FILE, _csv(outcome, outcome.scores).encode())
+    store.write_json(outcome.job_id, "report.json", _report(outcome))
+
+
+def metrics_of(outcome: ScoredOutcome, scores: Floats) -> dict[str, float | None] | None:
+    """Return how good the scores are on the rows that have a label; None without any."""
+    if outcome.labels is None:
+        return None
+    known = np.isfinite(outcome.labels)
+    if not known.any():
+        return None
+    labels, measured = outcome.labels[known], scores[known]
+    if outcome.model.loss == "logistic":
+        y01 = np.where(labels > 0, 1.0, 0.0)  # of {0, 1} as of {−1, +1}
+        found = classification_metrics(y01, measured, probabilities(measured))
+    else:
+        found = regression_metrics(labels, measured)
+    return {name: value if math.isfinite(value) else None for name, value in found.items()}
+
+
+def _csv(outcome: ScoredOutcome, scores: Floats) -> str:
+    """Return id, score and, for a classifier, probability, in the order of B's own data set."""
+    columns = [scores]
+    if outcome.model.loss == "logistic":
+        columns.append(probabilities(scores))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["id", "score", "probability"][: 1 + len(columns)])
+    for at in outcome.order:
+        writer.writerow([outcome.ids[at], *(repr(float(column[at])) for column in columns)])
+    return text.getvalue()
+
+
+def _report(outcome: ScoredOutcome) -> dict[str, object]:
+    job, model = outcome.job, outcome.model
+    scored = outcome.asked if outcome.scores is None else len(outcome.scores)
+    return {
+        "job": job.job,
+        "job_id": outcome.job_id,
+        "algorithm": job.algorithm,
+        "version": package_version(),
+        "ended_at": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+        "settings": json.loads(job.canonical_json()),
+        "parties": {job.active: "active"} | dict.fromkeys(job.passive, "passive"),
+        "model": {
+            "job_id": model.job_id,
+            "job": model.job,
+            "algorithm": model.algorithm,
+            "rounds": model.rounds,
+        },
+        "rows": {**outcome.rows, "aligned": len(outcome.ids), "scored": scored},
+        "metrics": {"new": None if outcome.scores is None else metrics_of(outcome, outcome.scores)},
+        "seconds": {
+            "total": sum(outcome.seconds.values()),
+            "by_phase": dict(outcome.seconds),
+            "by_party": {name: dict(seconds) for name, seconds in outcome.computing.items()},
+        },
+        "traffic": {
+            name: {"sent_bytes": sent, "received_bytes": received}
+            for name, (sent, received) in outcome.traffic.items()
+        },
+        "notes": [*outcome.notes, *_counts(outcome)],
+        "leaks": list(_leaks(outcome, scored)),
+    }
+
+
+def _counts(outcome: ScoredOutcome) -> Iterator[str]:
+    own, common = outcome.rows[outcome.job.active], len(outcome.ids)
+    if common < own:
+        others = " and ".join(outcome.job.passive)
+        yield f"{own:,} rows here, {common:,} of them also at {others}; the other {own - common:,} have no score"
+    if outcome.labels is not None:
+        labelled = int(np.isfinite(outcome.labels).sum())
+        yield f"{labelled:,} of {common:,} common rows have a label, and were measured"
+
+
+def _leaks(outcome: ScoredOutcome, scored: int) -> Iterator[str]:
+    job = outcome.job
+    if not job.passive:
+        yield f"{job.active} scored its own rows with its own model; nothing left it."
+        return
+    for party in job.passive:
+        yield (
+            f"{job.active} received {party}'s partial scores X·w in the clear for {scored:,} rows: one number for "
+            "each row, never a column by itself. Scores of the same rows under several models say more about "
+            "the columns than those under one."
+        )
+    everybody = " and ".join((job.active, *job.passive))
+    sizes = ", ".join(f"{party} {count:,}" for party, count in outcome.rows.items())
+    when = " in an earlier job" if outcome.aligned.reused else ""
+    yield (
+        f"{everybody} each learnt{when} which {len(outcome.ids):,} of their own ids all of them have, and the "
+        f"sizes of the sets of ids ({sizes}). Nobody received an id."
+    )
+    if job.mode == "online":
+        passive = " and ".join(job.passive)
+        yield f"{passive} saw which of its rows were asked for, and when."
