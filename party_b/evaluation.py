@@ -49,6 +49,11 @@ class ScoredRows:
         if len(lengths) != 1:
             raise LocalProtocolError(f"features, labels, scores and split have lengths {sorted(lengths)}")
 
+    @property
+    def measured(self) -> tuple[Partition, Ints]:
+        """The rows that a comparison is made on: the training rows only when there are no test rows."""
+        return ("test", self.test) if len(self.test) else ("train", self.train)
+
 
 @dataclass(frozen=True, slots=True)
 class Objective:
@@ -67,8 +72,9 @@ class Lift:
         rows: How many.
         local: Metrics of B alone.
         federated: Metrics of the federation.
-        gain: Mean squared error of B alone minus the federation's; above 0 when the federation helps.
+        gain: `measure` of B alone minus the federation's; above 0 when the federation helps.
         half_width: Half of the 95 % interval of `gain`, from the row-by-row differences; NaN for one row.
+        measure: Which of the metrics `gain` is about; the smaller the better.
     """
 
     partition: Partition
@@ -77,14 +83,15 @@ class Lift:
     federated: Metrics
     gain: float
     half_width: float
+    measure: Literal["mse", "log_loss"] = "mse"
 
     def to_json(self) -> dict[str, object]:
         """Return the `lift` of report.json."""
         return {
             "local": {self.partition: dict(self.local)},
             "federated": {self.partition: dict(self.federated)},
-            "mse_gain": self.gain,
-            "mse_gain_half_width_95": self.half_width,
+            f"{self.measure}_gain": self.gain,
+            f"{self.measure}_gain_half_width_95": self.half_width,
         }
 
 
@@ -97,12 +104,17 @@ class Evaluation:
         test: The same on the test rows, None without any.
         lift: B alone against the federation.
         local_objective: The training objective of B alone at its optimum, in the mean form of the loss.
+        losses: By partition and name, mean losses without a penalty, where there is more than one loss to
+            speak of.
+        notes: Sentences for the report.
     """
 
     train: Metrics
     test: Metrics | None
     lift: Lift
     local_objective: float
+    losses: Mapping[str, Metrics] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     def metrics(self) -> dict[str, Metrics | None]:
         """Return the `metrics` of report.json."""
@@ -145,17 +157,21 @@ def _metrics(rows: ScoredRows, scores: Floats, chosen: Ints) -> Metrics:
 
 
 def _lift(rows: ScoredRows, local_scores: Floats) -> Lift:
-    partition: Partition = "test" if len(rows.test) else "train"
-    chosen = rows.test if len(rows.test) else rows.train
+    partition, chosen = rows.measured
     labels = rows.labels[chosen]
-    differences = (local_scores[chosen] - labels) ** 2 - (rows.scores[chosen] - labels) ** 2
-    count = len(chosen)
-    spread = float(np.std(differences, ddof=1)) if count > 1 else math.nan
+    gain, half_width = interval((local_scores[chosen] - labels) ** 2 - (rows.scores[chosen] - labels) ** 2)
     return Lift(
         partition=partition,
-        rows=count,
+        rows=len(chosen),
         local=_metrics(rows, local_scores, chosen),
         federated=_metrics(rows, rows.scores, chosen),
-        gain=float(np.mean(differences)),
-        half_width=_Z_95 * spread / math.sqrt(count),
+        gain=gain,
+        half_width=half_width,
     )
+
+
+def interval(differences: Floats) -> tuple[float, float]:
+    """Return the mean of row-by-row differences and half of its 95 % interval, NaN for one row."""
+    count = len(differences)
+    spread = float(np.std(differences, ddof=1)) if count > 1 else math.nan
+    return float(np.mean(differences)), _Z_95 * spread / math.sqrt(count)

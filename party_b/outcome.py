@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from common.glm.labels import signed_labels
 from common.glm.ridge import Intercept
 from common.rpc.greeting import package_version
 from common.rpc.pb import job_pb2 as pb
@@ -17,8 +18,9 @@ from common.runtime.saved_model import SavedModel, saved_loss
 from common.runtime.state import JobStore
 from common.types import Floats, Role
 from party_b.alignment import Aligned
+from party_b.classification import evaluate_classifier
 from party_b.evaluation import Evaluation, Objective, ScoredRows, evaluate_regression, write_predictions
-from party_b.leaks import RunSize, he_linear_flows, he_linear_leaks
+from party_b.leaks import RunSize, flows_of, leaks_of
 from party_b.report import ModelPart, RowCounts, RunRecord, Traffic, report_html, report_json
 
 # In the order in which they are fetched; the page for people comes after the file for scripts.
@@ -77,7 +79,11 @@ def write_artifacts(outcome: RunOutcome, store: JobStore) -> None:
     job, design = outcome.job, outcome.design
     features = design.matrix[:, :-1] if job.data.intercept else design.matrix
     rows = ScoredRows(features, outcome.labels, outcome.scores, design.train, design.test)
-    evaluation = evaluate_regression(rows, Objective(job.model.l2, _intercept(job)))
+    objective = Objective(job.model.l2, _intercept(job))
+    if job.algorithm == "he_logistic":
+        evaluation = evaluate_classifier(rows, signed_labels(outcome.labels, job.data.label), objective)
+    else:
+        evaluation = evaluate_regression(rows, objective)
     record = _record(outcome, evaluation)
     store.write_json(outcome.job_id, "report.json", report_json(record))
     store.write_bytes(outcome.job_id, "report.html", report_html(record).encode())
@@ -116,12 +122,13 @@ def _record(outcome: RunOutcome, evaluation: Evaluation) -> RunRecord:
         seconds_by_party={job.active: dict(outcome.computing)}
         | {name: dict(reply.seconds) for name, reply in outcome.replies.items()},
         traffic=traffic,
-        leaks=he_linear_leaks(job, size),
+        losses=evaluation.losses,
+        leaks=leaks_of(job, size),
         models={job.active: _model_part(job, design, outcome.weights)},
         plan=outcome.plan,
         estimate=None if outcome.expected is None else outcome.expected.for_rounds(size.rounds),
-        notes=_notes(outcome),
-        flows=he_linear_flows(job, size),
+        notes=[*_notes(outcome), *evaluation.notes],
+        flows=flows_of(job, size),
         reference_losses={f"{job.active} alone": evaluation.local_objective},
         ended_at=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
     )

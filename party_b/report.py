@@ -69,6 +69,7 @@ class RunRecord:
         seconds_by_party: How long each party computed, by what; waiting does not count.
         models: By party; only B's own part, except where one operator runs all parties.
         estimate: What the job was expected to cost, for as many rounds as it took.
+        losses: By partition and name, where the loss that was minimised stands for another one.
         reference_losses: Lines beside the loss curve, by label.
         ended_at: When the job ended, as text with its time zone.
     """
@@ -91,6 +92,7 @@ class RunRecord:
     leaks: Sequence[str]
     models: Mapping[str, ModelPart]
     plan: str = ""
+    losses: Mapping[str, Metrics] = field(default_factory=dict)
     estimate: Estimate | None = None
     notes: Sequence[str] = ()
     flows: Sequence[Flow] = ()
@@ -126,6 +128,7 @@ def report_json(record: RunRecord) -> dict[str, object]:
         "loss_history": record.loss_history,
         "reference_losses": record.reference_losses,
         "metrics": record.metrics,
+        "losses": record.losses,
         "lift": record.lift.to_json() if record.lift else None,
         "verdict": _verdict(record).text,
         "seconds": {

@@ -39,9 +39,10 @@ def verdict(lift: Lift | None, active: str, converged: bool, rounds: int) -> Ver
         return Verdict("unknown", "Not compared", f"{active} alone was not measured in this run.")
     tone, headline = _tone(lift, converged)
     rows = f"{lift.rows:,} {'test' if lift.partition == 'test' else 'training'} rows"
-    before, after = lift.local["mse"], lift.federated["mse"]
+    before, after = lift.local[lift.measure], lift.federated[lift.measure]
+    name = {"mse": "mean squared error", "log_loss": "log loss"}[lift.measure]
     text = (
-        f"On {rows} the mean squared error is {metric(after)} for the federation and {metric(before)} for "
+        f"On {rows} the {name} is {metric(after)} for the federation and {metric(before)} for "
         f"{active} alone: {_change(before, after)}."
     )
     if math.isfinite(lift.half_width):
