@@ -1,4 +1,4 @@
-"""Scores of new rows at a passive party (protos/vfl/v1/predict.proto): only common rows, only by the policy."""
+"""Scores of new rows at a passive party (protos/vfl/v1/predict.proto): common rows, as the policy allows."""
 
 from __future__ import annotations
 
@@ -117,10 +117,11 @@ class PredictionCalls(JobCalls):
 
     async def _aligned_scores(self, alignment_id: bytes, count: int) -> Floats:
         rows = self.alignment.rows(alignment_id, count)
-        if self._scores is None:
-            self._scores, self._notes = await self.watch.thread("scores", self._score, rows)
-            self._sent = np.zeros(len(rows), dtype=np.bool_)
-        return self._scores
+        if self._scores is not None:
+            return self._scores
+        scores, self._notes = await self.watch.thread("scores", self._score, rows)
+        self._scores, self._sent = scores, np.zeros(len(rows), dtype=np.bool_)
+        return scores
 
     def _score(self, rows: Ints) -> tuple[Floats, tuple[str, ...]]:
         return self._scorable.model.partial_scores(self._scorable.rows.table.take(rows))
@@ -136,4 +137,3 @@ class PredictionCalls(JobCalls):
         if positions.min() < 0 or positions.max() >= count:
             raise RemoteProtocolError("a row to be scored stands beyond the common ones")
         return positions
-

@@ -127,8 +127,8 @@ class _Servicer(AlignServicer, GramServicer):
             raise LocalProtocolError("a prediction was admitted against the policy")
         if quota.left(job.active) < 1:
             raise Refused(
-                f"the policy of {own.party} allows {agreed.rows_per_day:,} scored rows a day for {job.active}, "
-                "and none is left today",
+                f"the policy of {own.party} allows {agreed.rows_per_day:,} scored rows a day for "
+                f"{job.active}, and none is left today",
                 advice="Wait for tomorrow (UTC), or ask for a higher policy.prediction.rows_per_day.",
             )
         found = await asyncio.to_thread(scorable, own, job, self._store, agreed.min_rows)

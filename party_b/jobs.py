@@ -41,6 +41,7 @@ class ActiveJob:
     rounds: int = 0
     loss: float | None = None
     error: ErrorDetail | None = None
+    cause: ColonnadeError | None = None
     cancelled_because: str = ""
     traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)
     task: asyncio.Task[None] | None = None
@@ -50,7 +51,7 @@ class ActiveJob:
     _training_since: float = 0.0
 
     async def enter(self, phase: str, message: str) -> None:
-        """Begin a phase: opening, aligning, preparing, training, scoring, serving, evaluating, closing, ended."""
+        """Begin a phase, one of those that active_party.proto lists."""
         self.phase = phase
         if phase == "training":
             self._training_since = time.monotonic()
@@ -185,6 +186,11 @@ class JobBook:
             )
         return max(named, key=lambda job: job.submitted_s)
 
+    def running(self, config: Job) -> ActiveJob | None:
+        """Return a job of exactly these settings that has not ended."""
+        alike = (job for job in self._jobs.values() if job.config == config)
+        return next((job for job in alike if job.status in (pb.QUEUED, pb.RUNNING)), None)
+
     def all(self) -> list[ActiveJob]:
         """Return every job, the newest first."""
         return sorted(self._jobs.values(), key=lambda job: job.submitted_s, reverse=True)
@@ -226,7 +232,7 @@ class JobBook:
         self, job: ActiveJob, status: pb.JobStatus.ValueType, error: ColonnadeError | None
     ) -> None:
         if error is not None:
-            job.error = detail_of(error, self._own.party)
+            job.error, job.cause = detail_of(error, self._own.party), error
         await job.end(status, "finished" if error is None else error.what)
         log.info("job %s ended: %s", job.job_id, pb.JobStatus.Name(status))
         self._keep(job)

@@ -11,6 +11,7 @@ from common.glm.labels import signed_labels
 from common.glm.ridge import Intercept
 from common.rpc.greeting import package_version
 from common.rpc.pb import job_pb2 as pb
+from common.runtime.config_alone import TrainingJob
 from common.runtime.config_job import JobConfig
 from common.runtime.estimate import Estimate
 from common.runtime.linear_design import LinearDesign
@@ -52,7 +53,7 @@ class RunOutcome:
 
 
 def own_model(
-    job_id: str, job: JobConfig, design: LinearDesign, weights: Floats, rounds: int
+    job_id: str, job: TrainingJob, design: LinearDesign, weights: Floats, rounds: int
 ) -> SavedModel:
     """Return B's part of the model as model.json keeps it."""
     columns = len(design.scaling.features)
@@ -79,7 +80,7 @@ def write_artifacts(outcome: RunOutcome, store: JobStore) -> None:
     job, design = outcome.job, outcome.design
     features = design.matrix[:, :-1] if job.data.intercept else design.matrix
     rows = ScoredRows(features, outcome.labels, outcome.scores, design.train, design.test)
-    objective = Objective(job.model.l2, _intercept(job))
+    objective = Objective(job.model.l2, intercept_of(job))
     if job.algorithm == "he_logistic":
         evaluation = evaluate_classifier(rows, signed_labels(outcome.labels, job.data.label), objective)
     else:
@@ -124,7 +125,7 @@ def _record(outcome: RunOutcome, evaluation: Evaluation) -> RunRecord:
         traffic=traffic,
         losses=evaluation.losses,
         leaks=leaks_of(job, size),
-        models={job.active: _model_part(job, design, outcome.weights)},
+        models={job.active: model_part(job, design, outcome.weights)},
         plan=outcome.plan,
         estimate=None if outcome.expected is None else outcome.expected.for_rounds(size.rounds),
         notes=[*_notes(outcome), *evaluation.notes],
@@ -134,7 +135,8 @@ def _record(outcome: RunOutcome, evaluation: Evaluation) -> RunRecord:
     )
 
 
-def _model_part(job: JobConfig, design: LinearDesign, weights: Floats) -> ModelPart:
+def model_part(job: TrainingJob, design: LinearDesign, weights: Floats) -> ModelPart:
+    """Return B's part of the model as the report shows it."""
     intercept = float(weights[-1]) if job.data.intercept else None
     names = design.scaling.features
     return ModelPart(names, weights[: len(names)].tolist(), intercept, design.scaling.to_json())
@@ -150,7 +152,8 @@ def _notes(outcome: RunOutcome) -> list[str]:
     return notes
 
 
-def _intercept(job: JobConfig) -> Intercept:
+def intercept_of(job: TrainingJob) -> Intercept:
+    """Return whether the model has an intercept, and whether it is penalised."""
     if not job.data.intercept:
         return "none"
     return "penalized" if job.model.penalize_intercept else "free"

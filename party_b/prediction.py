@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from common.runtime.config_predict import PredictJob
 from common.runtime.new_rows import NewRows, read_new_rows
 from common.runtime.saved_model import SavedModel, load_model
 from common.types import Floats, Ints
-from party_b.alignment import Aligned
 from party_b.job_life import JobLife, Opened, OwnRows, Tools, turn_of
 from party_b.jobs import ActiveJob
 from party_b.passive_line import PassiveLine
@@ -147,7 +146,7 @@ def _require_same_model(model: SavedModel, party: str, reply: pb.OpenJobReply) -
         )
 
 
-async def _joined(chunks: AsyncIterator[PartialScores], most: int) -> Floats:
+async def _joined(chunks: AsyncIterable[PartialScores], most: int) -> Floats:
     parts: list[Floats] = []
     received = 0
     async for chunk in chunks:

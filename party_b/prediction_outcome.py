@@ -140,7 +140,7 @@ def _counts(outcome: ScoredOutcome) -> Iterator[str]:
     own, common = outcome.rows[outcome.job.active], len(outcome.ids)
     if common < own:
         others = " and ".join(outcome.job.passive)
-        yield f"{own:,} rows here, {common:,} of them also at {others}; the other {own - common:,} have no score"
+        yield f"{own:,} rows here, {common:,} of them also at {others}; {own - common:,} have no score"
     if outcome.labels is not None:
         labelled = int(np.isfinite(outcome.labels).sum())
         yield f"{labelled:,} of {common:,} common rows have a label, and were measured"
@@ -153,16 +153,16 @@ def _leaks(outcome: ScoredOutcome, scored: int) -> Iterator[str]:
         return
     for party in job.passive:
         yield (
-            f"{job.active} received {party}'s partial scores X·w in the clear for {scored:,} rows: one number for "
-            "each row, never a column by itself. Scores of the same rows under several models say more about "
-            "the columns than those under one."
+            f"{job.active} received {party}'s partial scores X·w in the clear for {scored:,} rows: one "
+            "number for each row, never a column by itself. Scores of the same rows under several models say more "
+            "about the columns than those under one."
         )
     everybody = " and ".join((job.active, *job.passive))
     sizes = ", ".join(f"{party} {count:,}" for party, count in outcome.rows.items())
     when = " in an earlier job" if outcome.aligned.reused else ""
     yield (
-        f"{everybody} each learnt{when} which {len(outcome.ids):,} of their own ids all of them have, and the "
-        f"sizes of the sets of ids ({sizes}). Nobody received an id."
+        f"{everybody} each learnt{when} which {len(outcome.ids):,} of their own ids all of them have, and "
+        f"the sizes of the sets of ids ({sizes}). Nobody received an id."
     )
     if job.mode == "online":
         passive = " and ".join(job.passive)

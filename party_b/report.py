@@ -198,6 +198,8 @@ def _by_party(leaks: Sequence[str], parties: Mapping[str, Role]) -> list[Learnt]
 
 def _verdict(record: RunRecord) -> Verdict:
     active = (_of_role(record, "active") or ["B"])[0]
+    if set(record.parties) == {active}:
+        return Verdict("unknown", "Alone", f"This is {active}'s own model: nobody else took part.")
     return verdict(record.lift, active, record.converged, record.rounds)
 
 

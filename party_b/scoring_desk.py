@@ -55,7 +55,8 @@ class ScoringSession:
         self.scored = 0
         self._rows = rows
         self._passive = passive
-        self._used_s = asyncio.get_running_loop().time()
+        self._idle = asyncio.Event()
+        self._timer = self._from_now()
 
     async def score(self, ids: Sequence[str]) -> ScoreIdsReply:
         """Return the scores of these ids; one that not every party has gets none.
@@ -66,7 +67,8 @@ class ScoringSession:
         """
         if not 0 < len(ids) <= MOST_IDS:
             raise Refused(f"1 to {MOST_IDS:,} ids are scored at once; score more of them as a batch")
-        self._used_s = asyncio.get_running_loop().time()
+        self._timer.cancel()
+        self._timer = self._from_now()
         found = [self._rows.positions.get(self._rows.rule.canonical(one)) for one in ids]
         wanted = np.array(sorted({position for position in found if position is not None}), dtype=np.int64)
         scores = dict(zip(wanted.tolist(), (await self._scores(wanted)).tolist(), strict=True))
@@ -78,9 +80,13 @@ class ScoringSession:
 
     async def until_idle(self) -> None:
         """Return when nobody has asked for a long time."""
-        loop = asyncio.get_running_loop()
-        while (left_s := self._used_s + IDLE_S - loop.time()) > 0:
-            await asyncio.sleep(left_s)
+        try:
+            await self._idle.wait()
+        finally:
+            self._timer.cancel()
+
+    def _from_now(self) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(IDLE_S, self._idle.set)
 
     async def _scores(self, wanted: Ints) -> Floats:
         rows = self._rows

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Executor
 
-from common.errors import JobError, UnknownJob
+from pydantic import ValidationError
+
+from common.errors import JobError, RemoteProtocolError, UnknownJob
 from common.rpc.chunks import CHUNK_BYTES
 from common.rpc.greeting import check_caller, make_greeting
 from common.rpc.identity import Context, caller, require_caller
@@ -14,12 +17,15 @@ from common.rpc.pb.active_party_pb2_grpc import ActivePartyServicer, add_ActiveP
 from common.rpc.pb.job_pb2 import Greeting
 from common.rpc.server import PartyServer
 from common.rpc.wiretap import Tap, Wiretap
-from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
+from common.runtime.config_predict import PredictJob, prediction_name
+from common.runtime.job_kinds import job_from_json
 from common.runtime.state import JobStore
-from party_b.conductor import Tools, conduct
+from party_b.conduct import conduct
+from party_b.job_life import Tools
 from party_b.jobs import ActiveJob, JobBook
 from party_b.outcome import ARTIFACTS
+from party_b.scoring_desk import ScoringDesk, ScoringSession
 
 
 class ActiveService:
@@ -35,12 +41,14 @@ class ActiveService:
         """
         tools = Tools(own, JobStore(own.state), executor, Wiretap(taps))
 
+        desk = ScoringDesk()
+
         async def conduct_one(job: ActiveJob) -> None:
-            await conduct(job, tools)
+            await conduct(job, tools, desk)
 
         self._book = JobBook(own, tools.store, conduct_one)
         self._server = PartyServer(own.party, own.listen, own.security, tools.wiretap, tuple(own.peers))
-        servicer = _Servicer(own, tools.store, self._book)
+        servicer = _Servicer(own, tools.store, self._book, desk)
         self._server.add(
             add_ActivePartyServicer_to_server, servicer, pb.DESCRIPTOR.services_by_name["ActiveParty"]
         )
@@ -59,8 +67,9 @@ class ActiveService:
 class _Servicer(ActivePartyServicer):
     """Checks that the operator calls, and hands on to the job book."""
 
-    def __init__(self, own: PartyConfig, store: JobStore, book: JobBook) -> None:
+    def __init__(self, own: PartyConfig, store: JobStore, book: JobBook, desk: ScoringDesk) -> None:
         self._own = own
+        self._desk = desk
         self._store = store
         self._book = book
 
@@ -70,7 +79,7 @@ class _Servicer(ActivePartyServicer):
 
     async def SubmitJob(self, request: pb.SubmitJobRequest, context: Context) -> pb.JobRecord:  # noqa: N802
         self._require_operator(context)
-        return self._book.submit(JobConfig.from_json(request.job_json)).record()
+        return self._book.submit(job_from_json(request.job_json)).record()
 
     async def WatchJob(self, request: pb.JobReference, context: Context) -> AsyncIterator[pb.JobEvent]:  # noqa: N802
         self._require_operator(context)
@@ -108,6 +117,46 @@ class _Servicer(ActivePartyServicer):
             for start in range(0, max(1, len(content)), CHUNK_BYTES):
                 yield pb.ArtifactChunk(name=name, content=content[start : start + CHUNK_BYTES])
 
+    async def ScoreIds(self, request: pb.ScoreIdsRequest, context: Context) -> pb.ScoreIdsReply:  # noqa: N802
+        self._require_operator(context)
+        trained = self._book.find(request.job)
+        session = self._desk.find(trained.job_id, request.dataset)
+        if session is None:
+            session = await self._begin_session(trained, request.dataset)
+        return await session.score(request.ids)
+
+    async def _begin_session(self, trained: ActiveJob, dataset: str) -> ScoringSession:
+        """Start the standing job for a model and a data set unless it is starting already; wait for it."""
+        wanted = _standing_job(trained, dataset)
+        job = self._book.running(wanted) or self._book.submit(wanted)
+        async for _ in job.watch():
+            session = self._desk.find(wanted.model, dataset)
+            if session is not None:
+                return session
+        raise job.cause or JobError(f"job {job.job_id} has ended before any row was asked for")
+
     def _require_operator(self, context: Context) -> None:
         """Job control is for whoever shows this party's own certificate."""
         require_caller(context, (self._own.party,))
+
+
+def _standing_job(trained: ActiveJob, dataset: str) -> PredictJob:
+    """Return the job that keeps rows of a data set at hand for the model that another job trained.
+
+    Raises:
+        RemoteProtocolError: The operator's request names something that is no data set.
+    """
+    config = trained.config
+    values = {
+        "job": prediction_name(config.job),
+        "algorithm": "predict",
+        "active": config.active,
+        "passive": list(config.passive),
+        "model": trained.job_id,
+        "data": {"dataset": dataset},
+        "mode": "online",
+    }
+    try:
+        return PredictJob.model_validate_json(json.dumps(values))
+    except ValidationError as exc:
+        raise RemoteProtocolError("the request does not name a data set") from exc

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, Self
+from typing import Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
 from common.runtime.config_errors import Name, require
-from common.runtime.config_job import JobData, JobModel
+from common.runtime.config_job import JobConfig, JobData, JobModel
 from common.runtime.config_job_base import JobBase
 from common.runtime.yaml_source import Problem
 
@@ -35,3 +35,7 @@ class AloneJob(JobBase):
     def _broken(self) -> Iterator[Problem]:
         if self.data.positive is not None and self.model.loss != "logistic":
             yield Problem(("data", "positive"), "belongs to a classifier: model.loss: logistic")
+
+
+# What makes a linear model out of columns and a label.
+TrainingJob: TypeAlias = JobConfig | AloneJob

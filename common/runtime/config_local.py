@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 
 from common.runtime.config_data import DatasetConfig
 from common.runtime.config_errors import FilePath, Name, Section, require, validated
-from common.runtime.config_job import JobConfig
 from common.runtime.config_party import Compute, Deadlines, Policy
+from common.runtime.job_kinds import AnyTraining
 from common.runtime.yaml_source import Document, Problem, read_document
 from common.types import Role
 
@@ -31,8 +31,8 @@ class LocalParty(Section):
 class LocalConfig(Section):
     """All parties of one machine and the job that they run together."""
 
-    parties: tuple[LocalParty, ...] = Field(min_length=3)
-    job: JobConfig
+    parties: tuple[LocalParty, ...] = Field(min_length=1)
+    job: AnyTraining
 
     @model_validator(mode="after")
     def _parties_fit_the_job(self) -> Self:

@@ -12,6 +12,14 @@ from common.runtime.config_job_base import JobBase
 from common.runtime.state import JOB_ID_PATTERN
 from common.runtime.yaml_source import Problem
 
+# As long as a name may be (config_errors.NAME_PATTERN).
+_LONGEST_NAME = 63
+
+
+def prediction_name(job: str) -> str:
+    """Return the name of a prediction with a model that a job of this name trained."""
+    return f"predict-{job}"[:_LONGEST_NAME]
+
 
 class PredictJob(JobBase):
     """Scores of new rows: no key, no coordinator, no training.

@@ -69,6 +69,8 @@ def shape_of_party(own: PartyConfig, job: JobConfig, columns: Mapping[str, int])
 def shape_of_local(config: LocalConfig) -> Shape:
     """Return the shape of a local run from every party's data."""
     job, designs, workers = config.job, {}, 1
+    if not isinstance(job, JobConfig):
+        raise ConfigError(f"the algorithm {job.algorithm} takes seconds and is not estimated")
     for party in config.parties:
         dataset = party.datasets.get(job.data.dataset)
         if dataset is not None:

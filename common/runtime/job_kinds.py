@@ -27,11 +27,9 @@ def _kind(value: object) -> str:
     return algorithm if algorithm in (_PREDICT, _ALONE) else _REGRESSION
 
 
-AnyJob = Annotated[
-    Annotated[JobConfig, Tag(_REGRESSION)]
-    | Annotated[PredictJob, Tag(_PREDICT)]
-    | Annotated[AloneJob, Tag(_ALONE)],
-    Discriminator(_kind),
+# A job of a LOCAL.yaml: its parties' state is new, so that no model is there to predict with.
+AnyTraining: TypeAlias = Annotated[
+    Annotated[JobConfig, Tag(_REGRESSION)] | Annotated[AloneJob, Tag(_ALONE)], Discriminator(_kind)
 ]
 
 

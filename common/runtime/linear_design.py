@@ -28,6 +28,7 @@ from common.glm.gradient_descent import GradientStep
 from common.glm.losses import SQUARED, TAYLOR_LOGISTIC, QuadraticLoss
 from common.glm.rank_rule import require_rank_margin
 from common.runtime.alignment_cache import AlignmentKey
+from common.runtime.config_alone import AloneJob, TrainingJob
 from common.runtime.config_data import DatasetConfig
 from common.runtime.config_job import JobConfig
 from common.runtime.config_job_base import JobBase
@@ -84,7 +85,7 @@ class LinearDesign:
         return loss.curvature * top + float(self.penalties.max(initial=0.0))
 
 
-def read_dataset(own: PartyConfig, job: JobConfig) -> Table:
+def read_dataset(own: PartyConfig, job: TrainingJob) -> Table:
     """Read the data set that a job names, as this party's own file declares it.
 
     Raises:
@@ -126,7 +127,7 @@ def open_dataset(name: str, dataset: DatasetConfig, label: Label | None = None) 
     return read_table(open_source(dataset.source.declared()), request)
 
 
-def plain_design(table: Table, job: JobConfig) -> LinearDesign:
+def plain_design(table: Table, job: TrainingJob) -> LinearDesign:
     """Return the design of a party without the intercept's column.
 
     Raises:
@@ -143,7 +144,7 @@ def plain_design(table: Table, job: JobConfig) -> LinearDesign:
     return design
 
 
-def design_with_intercept(table: Table, job: JobConfig) -> LinearDesign:
+def design_with_intercept(table: Table, job: TrainingJob) -> LinearDesign:
     """Return the active party's design: a column of ones stands last, if the job asks for an intercept.
 
     Raises:
@@ -166,7 +167,7 @@ def design_with_intercept(table: Table, job: JobConfig) -> LinearDesign:
     )
 
 
-def _design(table: Table, job: JobConfig) -> LinearDesign:
+def _design(table: Table, job: TrainingJob) -> LinearDesign:
     train, test = split_rows(table.rows, job.data.test_fraction, job.data.split_seed)
     fitted = Preprocessing.fit(table.take(train), "standardize" if job.data.standardize else "none")
     prepared = fitted.apply(table)
@@ -177,10 +178,17 @@ def _design(table: Table, job: JobConfig) -> LinearDesign:
         train,
         test,
         fitted,
-        BatchSchedule(len(train), job.train.batch_size, job.train.seed),
+        _schedule(len(train), job),
         np.full(len(fitted.features), job.model.l2),
         (*table.intake.sentences(), *fitted.notes(), *prepared.notes),
     )
+
+
+def _schedule(rows: int, job: TrainingJob) -> BatchSchedule:
+    """Return the job's batches; whoever is alone fits all rows at once."""
+    if isinstance(job, AloneJob):
+        return BatchSchedule(rows, None, 0)
+    return BatchSchedule(rows, job.train.batch_size, job.train.seed)
 
 
 def loss_of(job: JobConfig) -> QuadraticLoss:

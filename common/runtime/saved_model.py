@@ -13,7 +13,7 @@ import numpy as np
 from common.data.preprocess import Preprocessing
 from common.data.table import Table
 from common.errors import DataError, UnknownJob
-from common.runtime.config_job import JobConfig
+from common.runtime.config_alone import AloneJob, TrainingJob
 from common.runtime.state import JobStore, StateError
 from common.types import Floats
 
@@ -94,8 +94,10 @@ class SavedModel:
         return scores, prepared.notes
 
 
-def saved_loss(job: JobConfig) -> Loss:
+def saved_loss(job: TrainingJob) -> Loss:
     """Return what the scores of a job's model stand for."""
+    if isinstance(job, AloneJob):
+        return job.model.loss
     return "logistic" if job.algorithm == "he_logistic" else "squared"
 
 

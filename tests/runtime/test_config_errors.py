@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from common.errors import ConfigError, RemoteProtocolError
-from common.runtime.config_job import JobConfig, load_job
+from common.runtime.config_job import load_job
 from common.runtime.config_local import load_local
 from common.runtime.config_party import PartyConfig, load_party
+from common.runtime.job_kinds import job_from_json
 
 Write = Callable[[str, str], Path]
 
@@ -219,7 +220,7 @@ def test_the_operator_dials_what_is_advertised_or_a_local_address(
 def test_a_job_survives_its_canonical_json_and_keeps_its_digest(write: Write, job_text: str) -> None:
     job = load_job(write("job.yaml", job_text + "train: {learning_rate: 1, tolerance: 1e-6}\n"))
 
-    again = JobConfig.from_json(job.canonical_json())
+    again = job_from_json(job.canonical_json())
 
     assert again == job
     assert again.digest() == job.digest()
@@ -233,28 +234,28 @@ def test_a_job_survives_its_canonical_json_and_keeps_its_digest(write: Write, jo
 )
 def test_a_damaged_job_from_another_party_is_a_protocol_error(text: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
-        JobConfig.from_json(text)
+        job_from_json(text)
 
 
 def test_a_job_in_another_spelling_is_refused(write: Write, job_text: str) -> None:
     job = load_job(write("job.yaml", job_text))
 
     with pytest.raises(RemoteProtocolError, match="canonical"):
-        JobConfig.from_json(job.canonical_json() + b"\n")
+        job_from_json(job.canonical_json() + b"\n")
 
 
 def test_an_unknown_key_from_another_version_is_named(write: Write, job_text: str) -> None:
     text = load_job(write("job.yaml", job_text)).canonical_json()
 
     with pytest.raises(RemoteProtocolError, match="newkey: unknown key"):
-        JobConfig.from_json(text.replace(b'{"active"', b'{"newkey":1,"active"', 1))
+        job_from_json(text.replace(b'{"active"', b'{"newkey":1,"active"', 1))
 
 
 def test_a_peers_job_with_a_small_key_is_refused_outside_tests(write: Write, job_text: str) -> None:
     text = load_job(write("job.yaml", job_text)).canonical_json()
 
     with pytest.raises(RemoteProtocolError, match="protect nothing"):
-        JobConfig.from_json(text.replace(b'"key_bits":2048', b'"key_bits":512'))
+        job_from_json(text.replace(b'"key_bits":2048', b'"key_bits":512'))
 
 
 def test_a_local_file_names_parties_that_do_not_fit_its_job(write: Write) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from common.runtime.cli import certs, check, demo, estimate, init, jobs, local, serve
+from common.runtime.cli import certs, check, demo, estimate, init, jobs, local, predict, serve
 from common.runtime.service_process import check_imports, reported, set_up_logging
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ app.command("train")(jobs.train)
 app.command("jobs")(jobs.jobs)
 app.command("show")(jobs.show)
 app.command("cancel")(jobs.cancel)
+app.command("predict")(predict.predict)
 app.command("local")(local.local)
 app.command("demo")(demo.demo)
 app.command("init")(init.init)

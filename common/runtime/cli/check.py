@@ -13,8 +13,8 @@ from rich.console import Console
 from common.errors import ConfigError
 from common.rpc.diagnose import Finding, Route, diagnose
 from common.runtime.cli.console import open_console, say
-from common.runtime.config_job import JobConfig, job_of
 from common.runtime.config_party import PartyConfig, party_of
+from common.runtime.job_kinds import Job, any_job_of
 from common.runtime.yaml_source import read_document
 
 
@@ -31,7 +31,7 @@ def check(
         raise typer.Exit(1)
 
 
-def read_files(paths: list[Path]) -> tuple[PartyConfig, JobConfig | None]:
+def read_files(paths: list[Path]) -> tuple[PartyConfig, Job | None]:
     """Return the party file and the job file, which are told apart by what is in them.
 
     Raises:
@@ -46,10 +46,10 @@ def read_files(paths: list[Path]) -> tuple[PartyConfig, JobConfig | None]:
             where=", ".join(map(str, paths)),
             advice="A party file has the key `party`, a job file the key `job`.",
         )
-    return party_of(parties[0]), job_of(jobs[0]) if jobs else None
+    return party_of(parties[0]), any_job_of(jobs[0]) if jobs else None
 
 
-async def _check(own: PartyConfig, job: JobConfig | None) -> bool:
+async def _check(own: PartyConfig, job: Job | None) -> bool:
     console = open_console()
     failed = count = 0
     async for group, finding in _findings(own, job):
@@ -60,7 +60,7 @@ async def _check(own: PartyConfig, job: JobConfig | None) -> bool:
     return not failed
 
 
-async def _findings(own: PartyConfig, job: JobConfig | None) -> AsyncIterator[tuple[str, Finding]]:
+async def _findings(own: PartyConfig, job: Job | None) -> AsyncIterator[tuple[str, Finding]]:
     # These read data and so load scikit-learn and pyarrow: a second that no other command should wait.
     from common.runtime.cli.check_job import check_job
     from common.runtime.cli.check_own import check_own, check_port

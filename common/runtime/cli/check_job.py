@@ -15,8 +15,11 @@ from common.rpc.pb import job_pb2 as pb
 from common.rpc.pb.coordinator_pb2_grpc import CoordinatorStub
 from common.rpc.pb.passive_party_pb2_grpc import PassivePartyStub
 from common.rpc.wiretap import Wiretap
+from common.runtime.config_alone import AloneJob, TrainingJob
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
+from common.runtime.config_predict import PredictJob
+from common.runtime.job_kinds import Job
 from common.runtime.linear_design import (
     LinearDesign,
     design_with_intercept,
@@ -34,7 +37,7 @@ class _Asked:
     columns: int
 
 
-async def check_job(own: PartyConfig, job: JobConfig) -> AsyncIterator[tuple[str, Finding]]:
+async def check_job(own: PartyConfig, job: Job) -> AsyncIterator[tuple[str, Finding]]:
     """Yield what this party and, asked by the active one, each peer says about a job."""
     role = job.role_of(own.party)
     if role != own.role:
@@ -43,6 +46,11 @@ async def check_job(own: PartyConfig, job: JobConfig) -> AsyncIterator[tuple[str
         return
     yield own.party, Finding("role", True, f"the job names {own.party} as {role}")
     if own.role == "coordinator":
+        return
+    if isinstance(job, PredictJob):
+        known = job.data.dataset in own.datasets
+        detail = f"{own.party} has {'a' if known else 'no'} data set called {job.data.dataset!r}"
+        yield own.party, Finding("job data", known, detail, "declare it under `datasets`")
         return
     try:
         design = _own_part(own, job)
@@ -53,7 +61,7 @@ async def check_job(own: PartyConfig, job: JobConfig) -> AsyncIterator[tuple[str
         f"up to {len(design.train)} training rows, {len(design.test)} test rows, {design.columns} columns"
     )
     yield own.party, Finding("job data", True, detail)
-    if own.role != "active":
+    if own.role != "active" or isinstance(job, AloneJob):
         return
     asked = _Asked(own, job, design.columns)
     columns = {own.party: design.columns}
@@ -67,7 +75,7 @@ async def check_job(own: PartyConfig, job: JobConfig) -> AsyncIterator[tuple[str
         yield own.party, _plan(design, job, columns)
 
 
-def _own_part(own: PartyConfig, job: JobConfig) -> LinearDesign:
+def _own_part(own: PartyConfig, job: TrainingJob) -> LinearDesign:
     """Return the design as it would be if all rows were common to all parties."""
     table = read_dataset(own, job)
     if own.role != "active":

@@ -25,7 +25,7 @@ OnInterrupt: TypeAlias = Literal["detach", "cancel"]
 _REDIAL_S = 1.0
 
 
-class Detached(Exception):  # noqa: N818 - not an error: the user pressed Ctrl-C and the job goes on
+class Detached(Exception):
     """The user stopped watching a job that goes on."""
 
 

@@ -19,8 +19,8 @@ from common.runtime.cli.console import PlainTable, duration, open_console, say
 from common.runtime.cli.follow import Detached, OnInterrupt, follow_on_console
 from common.runtime.cli.operator import Operator, made_folder, operating, raise_if_unsuccessful
 from common.runtime.cli.results import print_results
-from common.runtime.config_job import JobConfig, load_job
 from common.runtime.config_party import PartyConfig, load_party
+from common.runtime.job_kinds import Job, load_any_job
 
 PartyFile = Annotated[
     Path, typer.Option("-p", "--party", metavar="PARTY_B.yaml", help="The active party's file.")
@@ -51,7 +51,7 @@ def train(
 
     Ctrl-C stops watching; the job goes on, and `vfl show JOB --follow` watches it again.
     """
-    own, job = load_party(party), load_job(config)
+    own, job = load_party(party), load_any_job(config)
     check_fit(job, own, config)
     folder = made_folder(out) if out else None
     asyncio.run(_train(own, job, folder, "cancel" if cancel_on_interrupt else "detach", party))
@@ -88,7 +88,7 @@ def cancel(job: JobName, party: PartyFile) -> None:
     open_console().print(f"{record.job_id}: {status_word(record)}", markup=False)
 
 
-def check_fit(job: JobConfig, own: PartyConfig, path: Path) -> None:
+def check_fit(job: Job, own: PartyConfig, path: Path) -> None:
     """Compare a job with the party file of the one who submits it.
 
     Raises:
@@ -100,7 +100,7 @@ def check_fit(job: JobConfig, own: PartyConfig, path: Path) -> None:
             where=str(path),
             advice="Submit it with the active party's file, or change `active` in the job.",
         )
-    unknown = [name for name in (*job.passive, job.coordinator) if own.peers.get(name) is None]
+    unknown = [name for name in job.members[1:] if own.peers.get(name) is None]
     if unknown:
         raise ConfigError(
             f"{own.party} has no address for {', '.join(unknown)}",
@@ -138,7 +138,7 @@ async def run_job(
 
 
 async def _train(
-    own: PartyConfig, job: JobConfig, folder: Path | None, on_interrupt: OnInterrupt, party: Path
+    own: PartyConfig, job: Job, folder: Path | None, on_interrupt: OnInterrupt, party: Path
 ) -> None:
     console = open_console()
     async with operating(own) as operator:

@@ -7,7 +7,7 @@ works with the party file of the active party.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +23,14 @@ from common.rpc.pb.active_party_pb2 import (
     JobRecord,
     JobReference,
     ListJobsRequest,
+    ScoreIdsReply,
+    ScoreIdsRequest,
     SubmitJobRequest,
 )
 from common.rpc.pb.active_party_pb2_grpc import ActivePartyStub
 from common.rpc.wiretap import Wiretap
-from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
+from common.runtime.job_kinds import Job
 from common.runtime.state import write_atomically
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ class Operator:
     config: PartyConfig
     stub: ActivePartyAsyncStub
 
-    async def submit(self, job: JobConfig) -> JobRecord:
+    async def submit(self, job: Job) -> JobRecord:
         """Hand in a job; return its record with the job id."""
         return await self.stub.SubmitJob(
             SubmitJobRequest(job_json=job.canonical_json()), timeout=self._call_s
@@ -67,6 +69,11 @@ class Operator:
     async def cancel(self, job: str) -> JobRecord:
         """End a job; return its record."""
         return await self.stub.CancelJob(JobReference(job=job), timeout=self._call_s)
+
+    async def score(self, job: str, dataset: str, ids: Sequence[str]) -> ScoreIdsReply:
+        """Return the scores of a few rows; the first request for a model and a data set aligns them."""
+        request = ScoreIdsRequest(job=job, dataset=dataset, ids=ids)
+        return await self.stub.ScoreIds(request, timeout=self.config.deadlines.step_s)
 
     async def fetch(self, job: str, folder: Path) -> tuple[Path, ...]:
         """Write a job's artifacts into a folder, each complete or not at all; return their paths."""

@@ -13,6 +13,7 @@ from common.data.table import Table
 from common.errors import ConfigError
 from common.glm.metrics import regression_metrics
 from common.glm.ridge import pooled_gradient_descent
+from common.runtime.config_job import JobConfig
 from common.runtime.config_local import LocalConfig, LocalParty
 from common.runtime.config_party import PartyConfig
 from common.runtime.linear_design import (
@@ -50,6 +51,8 @@ def pooled_run(config: LocalConfig, report: Mapping[str, Any]) -> Pooled:
         ConfigError: The report lacks a party's part of the model.
     """
     job = config.job
+    if not isinstance(job, JobConfig):
+        raise ConfigError(f"the algorithm {job.algorithm} has no pooled run to be compared with")
     designs, labels = _designs(config)
     X = np.column_stack([design.matrix for design in designs.values()])
     active = designs[job.active]

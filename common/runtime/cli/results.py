@@ -17,9 +17,34 @@ Report = Mapping[str, Any]
 def print_results(console: Console, report: Report) -> None:
     """Print rounds, loss, metrics against the active party alone, and the cost by party."""
     console.print()
+    if report["algorithm"] == "predict":
+        print_scored(console, report)
+        return
     say(console, summary(report))
     console.print()
     lift_table(report).print(console)
+    console.print()
+    cost_table(report).print(console)
+    console.print()
+
+
+def print_scored(console: Console, report: Report) -> None:
+    """Print what a prediction's report.json says."""
+    rows, model = report["rows"], report["model"]
+    say(
+        console,
+        f"{report['job']}: {rows['scored']:,} rows scored with the model of {model['job_id']} "
+        f"in {duration(report['seconds']['total'])}",
+    )
+    for note in report["notes"]:
+        say(console, f"  {note}")
+    measured = report["metrics"]["new"]
+    if measured:
+        console.print()
+        table = PlainTable("on rows with a label", "value")
+        for name, value in measured.items():
+            table.add_row(metric_name(name), number(value))
+        table.print(console)
     console.print()
     cost_table(report).print(console)
     console.print()
