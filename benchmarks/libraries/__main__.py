@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from benchmarks.libraries.measure import EXPONENT_BITS
@@ -99,7 +98,7 @@ def _print(results: list[dict[str, Any]], bits: int) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     table.add_column("library", no_wrap=True)
     for title in OPERATIONS.values():
-        table.add_column(escape(f"{title} µs"), justify="right", no_wrap=True)
+        table.add_column(f"{title} µs", justify="right", no_wrap=True)
         table.add_column("× phe", justify="right", no_wrap=True)
     for one in results:
         cells = []
