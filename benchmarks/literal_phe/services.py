@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import subprocess
@@ -27,31 +28,35 @@ class ServicesResult:
 
     Attributes:
         losses: Sum-form loss of every round.
+        pooled: What pooled data give on the same training rows: which ones depends on the alignment.
         round_s: Seconds of one round.
         once_s: Seconds of training that are spent once, the set-up of Gram rounds.
     """
 
     losses: Floats
+    pooled: Floats
     round_s: float
     once_s: float
 
 
 def run_rowwise(run: ReferenceRun) -> ServicesResult:
     """Run the published job: ten row-wise rounds; tables and starting up count as part of the rounds."""
-    losses, training_s = _trained(run, "rowwise", run.job.train.max_rounds)
-    return ServicesResult(losses, training_s / len(losses), 0.0)
+    losses, pooled, training_s = _trained(run, "rowwise", run.job.train.max_rounds)
+    return ServicesResult(losses, pooled, training_s / len(losses), 0.0)
 
 
 def run_gram(run: ReferenceRun) -> ServicesResult:
     """Run the same job on Gram rounds, short and long; their difference is the rounds alone."""
     few = run.job.train.max_rounds
-    _, short_s = _trained(run, "gram", few)
-    losses, long_s = _trained(run, "gram", _GRAM_ROUNDS)
+    *_, short_s = _trained(run, "gram", few)
+    losses, pooled, long_s = _trained(run, "gram", _GRAM_ROUNDS)
     round_s = (long_s - short_s) / (_GRAM_ROUNDS - few)
-    return ServicesResult(losses, round_s, long_s - _GRAM_ROUNDS * round_s)
+    return ServicesResult(losses, pooled, round_s, long_s - _GRAM_ROUNDS * round_s)
 
 
-def _trained(run: ReferenceRun, kind: Literal["rowwise", "gram"], rounds: int) -> tuple[Floats, float]:
+def _trained(
+    run: ReferenceRun, kind: Literal["rowwise", "gram"], rounds: int
+) -> tuple[Floats, Floats, float]:
     """Run the job as a user does, and read what it left in report.json."""
     vfl = shutil.which("vfl", path=str(Path(sys.executable).parent))
     if vfl is None:
@@ -66,8 +71,14 @@ def _trained(run: ReferenceRun, kind: Literal["rowwise", "gram"], rounds: int) -
         if done.returncode:
             raise SystemExit(f"vfl local ended with exit code {done.returncode}:\n{done.stderr}")
         report = json.loads((folder / "out" / "report.json").read_text(encoding="utf-8"))
+        tested = _ids(folder / "out" / "predictions_test.csv")
     losses = np.array(report["loss_history"]) * run.rows
-    return losses, report["seconds"]["by_phase"]["training"]
+    return losses, run.without(tested).pooled_losses(rounds), report["seconds"]["by_phase"]["training"]
+
+
+def _ids(path: Path) -> set[str]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return {row["id"] for row in csv.DictReader(file)}
 
 
 def _written(folder: Path, kind: str, rounds: int) -> Path:
