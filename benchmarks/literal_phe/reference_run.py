@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,12 @@ class ReferenceRun:
     job: JobConfig
     features: Floats = field(repr=False)
     labels: Floats = field(repr=False)
+
+    def without(self, ids: set[str]) -> ReferenceRun:
+        """Return the run trained on all rows but these."""
+        design, labels = _all_rows()
+        kept = [row for row, name in enumerate(_all_ids()) if name not in ids]
+        return ReferenceRun(self.job, design[kept], labels[kept])
 
     @property
     def rows(self) -> int:
@@ -57,7 +64,18 @@ class ReferenceRun:
 def reference_run() -> ReferenceRun:
     """Return the run of configs/local_reference.yaml, on scikit-learn's own copy of the data."""
     job = load_local(CONFIG).job
+    design, labels = _all_rows()
+    train, _ = split_rows(len(labels), job.data.test_fraction, job.data.split_seed)
+    return ReferenceRun(job, design[train], labels[train])
+
+
+def _all_rows() -> tuple[Floats, Floats]:
     X, y = load_diabetes(return_X_y=True)
-    train, _ = split_rows(len(y), job.data.test_fraction, job.data.split_seed)
     ones: Any = np.ones(len(y))
-    return ReferenceRun(job, np.column_stack([X, ones])[train], y[train])
+    return np.column_stack([X, ones]), y
+
+
+def _all_ids() -> list[str]:
+    """Return the ids of scikit-learn's rows, in its order, as our files have them."""
+    with (CONFIG.parent / "data" / "diabetes_a.csv").open(encoding="utf-8", newline="") as file:
+        return [row["id"] for row in csv.DictReader(file)]

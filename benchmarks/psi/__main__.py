@@ -35,7 +35,8 @@ def main() -> None:
         if not options.without_openmined:
             beside = openmined.seconds(options.ids)
             record["openmined_seconds"] = beside
-            print("openmined-psi: " + ("not installed" if beside is None else f"{beside:.1f} s"))
+            shown = "not installed" if beside is None else "{:.1f} s, computing {:.1f} s".format(*beside)
+            print(f"openmined-psi: {shown}")
     record["load_after"] = os.getloadavg()[0]
     print(json.dumps(record))
 

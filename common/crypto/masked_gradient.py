@@ -18,8 +18,8 @@ from common.errors import LocalProtocolError, RemoteProtocolError
 from common.types import Floats
 
 # Rows that are multiplied at once: buckets fill better with more rows (multiexp.py), while all that waits
-# is 4 MB of ciphertexts at 2048 bits.
-BLOCK_ROWS = 8192
+# is 8 MB of ciphertexts at 2048 bits.
+BLOCK_ROWS = 16_384
 
 
 class MaskedGradient:

@@ -9,6 +9,7 @@ from typing import Any
 from gmpy2 import mpz, powmod
 
 from common.crypto.paillier import PublicKey
+from common.rpc.pb import he_gram_pb2 as gram
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.wiretap import Passage
 from tests.attacks.world import Rows
@@ -17,6 +18,15 @@ CIPHERTEXT_FIELDS = {
     "EncryptedScores": ("ciphertexts", "loss_share"),
     "EncryptedResiduals": ("ciphertexts",),
     "RoundApplied": ("loss_share",),
+    "MaskedGradient": ("ciphertexts",),
+    "EncryptedLoss": ("ciphertext",),
+}
+GRAM_FIELDS = {
+    "PackedRows": ("ciphertexts",),
+    "MaskedProducts": ("ciphertexts",),
+    "BlindedProducts": ("ciphertexts",),
+    "Direction": ("block", "complement"),
+    "DirectionsApplied": ("loss_share",),
     "MaskedGradient": ("ciphertexts",),
     "EncryptedLoss": ("ciphertext",),
 }
@@ -33,7 +43,7 @@ class Captured:
     def messages(self, party: str, direction: str, name: str, peer: str = "") -> list[Any]:
         """Return the messages of one type at one party, parsed from their bytes."""
         return [
-            getattr(he, name).FromString(passage.wire)
+            getattr(he if hasattr(he, name) else gram, name).FromString(passage.wire)
             for passage in self.wire[party]
             if passage.direction == direction
             and passage.message_type == f"vfl.v1.{name}"

@@ -64,6 +64,21 @@ def two_passive(tmp_path_factory: pytest.TempPathFactory, small_keys: None) -> C
 
 
 @pytest.fixture(scope="session")
+def gram(tmp_path_factory: pytest.TempPathFactory, small_keys: None) -> Captured:
+    """Return the wire of a job with Gram rounds and one passive party, with the loss."""
+    job = job_of(train={"max_rounds": 160, "learning_rate": 0.05}, crypto={"rounds": "gram"})
+    return captured(tmp_path_factory.mktemp("gram"), Rows.drawn(40, (4, 3)), job)
+
+
+@pytest.fixture(scope="session")
+def gram_two_passive(tmp_path_factory: pytest.TempPathFactory, small_keys: None) -> Captured:
+    """Return the wire of a job with Gram rounds, conjugate gradients and two passive parties."""
+    train = {"max_rounds": 6, "solver": "cg", "tolerance": 1e-12}
+    job = job_of(passive=["party_a", "party_a2"], train=train, crypto={"rounds": "gram"})
+    return captured(tmp_path_factory.mktemp("gram2"), Rows.drawn(41, (4, 3)), job)
+
+
+@pytest.fixture(scope="session")
 def phe_backend(tmp_path_factory: pytest.TempPathFactory, small_keys: None) -> Captured:
     """Return the wire of a job whose arithmetic is the reference implementation's."""
     job = job_of(train={"max_rounds": 3}, crypto={"backend": "phe"})
