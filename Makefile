@@ -29,8 +29,10 @@ check: dev-environment
 	@./check
 
 bench: dev-environment
-	$(BIN)/python -m pytest benchmarks/micro --benchmark-only $(ARGS)
+	$(BIN)/python -m benchmarks.libraries
 	$(BIN)/python -m benchmarks.literal_phe
+	$(BIN)/python -m benchmarks.jobs
+	$(BIN)/python -m pytest benchmarks/micro --benchmark-only $(ARGS)
 
 docker:
 	scripts/docker_without_registry.sh

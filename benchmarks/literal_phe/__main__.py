@@ -18,7 +18,7 @@ from rich.table import Table
 
 from benchmarks.literal_phe.literal_protocol import run_literally
 from benchmarks.literal_phe.reference_run import Floats, ReferenceRun, reference_run
-from benchmarks.literal_phe.services import run_gram, run_rowwise
+from benchmarks.literal_phe.services import run_services
 
 # Absolute, of losses near 4e6: what 50 bits of precision and doubles leave.
 LOSS_TOLERANCE = 1e-6
@@ -46,8 +46,8 @@ def _measured(run: ReferenceRun, rounds: int, repeats: int) -> dict[str, float]:
     literals, rowwise, gram = [], [], []
     for _ in range(repeats):
         literals.append(run_literally(run, rounds))
-        rowwise.append(run_rowwise(run))
-        gram.append(run_gram(run))
+        rowwise.append(run_services(run, "rowwise"))
+        gram.append(run_services(run, "gram"))
     literal = min(literals, key=lambda one: sum(one.seconds))
     literal_s = statistics.mean(literal.seconds)
     result: dict[str, float] = {
@@ -117,7 +117,7 @@ def _print_table(result: dict[str, float]) -> None:
             f"{result.get(f'{name}_ratio', 1.0):.1f}",
             f"{result[f'{name}_loss_difference']:.1e}",
         )
-    console = Console(width=120, highlight=False)
+    console = Console(width=130, highlight=False)
     console.print(
         f"{result['rows']} rows, {result['columns']} columns, "
         f"{result['key_bits']}-bit key, {result['cores']} cores; "

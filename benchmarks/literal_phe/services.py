@@ -17,9 +17,11 @@ import yaml
 
 from benchmarks.literal_phe.reference_run import CONFIG, Floats, ReferenceRun
 
+Kind = Literal["rowwise", "gram"]
+
 _AT_MOST_S = 600
-# Gram rounds are few milliseconds: enough of them that the set-up can be told apart.
-_GRAM_ROUNDS = 110
+# A short and a long run: their difference is rounds alone, without tables, set-up and starting.
+_ROUNDS = {"rowwise": (5, 25), "gram": (10, 110)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class ServicesResult:
         losses: Sum-form loss of every round.
         pooled: What pooled data give on the same training rows: which ones depends on the alignment.
         round_s: Seconds of one round.
-        once_s: Seconds of training that are spent once, the set-up of Gram rounds.
+        once_s: Seconds of training that are spent once: tables of noise, and the set-up of Gram rounds.
     """
 
     losses: Floats
@@ -39,24 +41,16 @@ class ServicesResult:
     once_s: float
 
 
-def run_rowwise(run: ReferenceRun) -> ServicesResult:
-    """Run the published job: ten row-wise rounds; tables and starting up count as part of the rounds."""
-    losses, pooled, training_s = _trained(run, "rowwise", run.job.train.max_rounds)
-    return ServicesResult(losses, pooled, training_s / len(losses), 0.0)
+def run_services(run: ReferenceRun, kind: Kind) -> ServicesResult:
+    """Run the published job on rounds of a kind, short and long."""
+    few, many = _ROUNDS[kind]
+    *_, short_s = _trained(run, kind, few)
+    losses, pooled, long_s = _trained(run, kind, many)
+    round_s = (long_s - short_s) / (many - few)
+    return ServicesResult(losses, pooled, round_s, long_s - many * round_s)
 
 
-def run_gram(run: ReferenceRun) -> ServicesResult:
-    """Run the same job on Gram rounds, short and long; their difference is the rounds alone."""
-    few = run.job.train.max_rounds
-    *_, short_s = _trained(run, "gram", few)
-    losses, pooled, long_s = _trained(run, "gram", _GRAM_ROUNDS)
-    round_s = (long_s - short_s) / (_GRAM_ROUNDS - few)
-    return ServicesResult(losses, pooled, round_s, long_s - _GRAM_ROUNDS * round_s)
-
-
-def _trained(
-    run: ReferenceRun, kind: Literal["rowwise", "gram"], rounds: int
-) -> tuple[Floats, Floats, float]:
+def _trained(run: ReferenceRun, kind: Kind, rounds: int) -> tuple[Floats, Floats, float]:
     """Run the job as a user does, and read what it left in report.json."""
     vfl = shutil.which("vfl", path=str(Path(sys.executable).parent))
     if vfl is None:

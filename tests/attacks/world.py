@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ class World:
         policy: Of every party that has none of its own in `policies`.
         addresses: Of the parties that run.
         wire: What each running party sent and received, in order.
+        executor: Where every party computes; by default in this process, without noise made in advance.
     """
 
     root: Path
@@ -56,6 +58,7 @@ class World:
     policies: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     addresses: dict[str, str | None] = field(default_factory=dict)
     wire: dict[str, list[Passage]] = field(default_factory=dict)
+    executor: Executor = field(default_factory=InProcessExecutor)
 
     def __post_init__(self) -> None:
         self.root.mkdir(exist_ok=True)
@@ -97,7 +100,7 @@ class World:
         try:
             for party in parties:
                 seen = self.wire.setdefault(party, [])
-                service = SERVICES[ROLES[party]](self.config(party), InProcessExecutor(), [seen.append])
+                service = SERVICES[ROLES[party]](self.config(party), self.executor, [seen.append])
                 self.addresses[party] = await service.start()
                 services.append(service)
             yield self

@@ -47,6 +47,19 @@ def test_a_local_partys_file_is_a_complete_party_file(config: LocalConfig, tmp_p
         assert loaded.security.tls is not None
 
 
+def test_a_local_passive_party_agrees_to_the_other_passive_parties(
+    config: LocalConfig, tmp_path: Path
+) -> None:
+    second = config.parties[1].model_copy(update={"party": "party_a2"})
+    job = config.job.model_copy(update={"passive": (*config.job.passive, "party_a2")})
+    parties = LocalParties(LocalConfig(parties=(*config.parties, second), job=job), tmp_path, tmp_path)
+
+    for party in parties.config.parties:
+        path = tmp_path / f"{party.party}.yaml"
+        path.write_text(json.dumps(parties._party_file(party)), encoding="utf-8")
+        assert set(load_party(path).policy.peers) == set(job.members) - {party.party}
+
+
 async def test_a_service_that_does_not_start_is_named_with_the_end_of_its_log(
     config: LocalConfig, tmp_path: Path
 ) -> None:

@@ -152,11 +152,13 @@ class LocalParties:
         return escaped
 
     def _peers(self, party: LocalParty) -> dict[str, str | None]:
-        addresses = {one.party.party: one.config.dial_address for one in self.running}
+        """Return all other parties, as policies name whom they work with; null for those not dialled."""
+        addresses = {
+            one.party.party: None if one.party.role == party.role else one.config.dial_address
+            for one in self.running
+        }
         return {
-            one.party: addresses.get(one.party)
-            for one in self.config.parties
-            if one.party != party.party and not one.role == party.role == "passive"
+            one.party: addresses.get(one.party) for one in self.config.parties if one.party != party.party
         }
 
     async def _stop(self) -> None:
