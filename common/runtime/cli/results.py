@@ -17,7 +17,7 @@ Report = Mapping[str, Any]
 def print_results(console: Console, report: Report) -> None:
     """Print rounds, loss, metrics against the active party alone, and the cost by party."""
     console.print()
-    if report["algorithm"] == "predict":
+    if report.get("algorithm") == "predict":
         print_scored(console, report)
         return
     say(console, summary(report))
