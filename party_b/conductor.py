@@ -133,7 +133,7 @@ class RegressionConductor:
             designed.expected = expected_cost(own, self._job, speed, designed.design, parties)
         with self.life.timed("training"):
             await self._active.enter("training", f"training by {describe_solver(self._problem(designed))}")
-            await training.run(self._tools.executor, self._active.round_done)
+            await training.run(self._tools.executor, self._active.advance, self._active.round_done)
         with self.life.timed("evaluating"):
             await self._active.enter("evaluating", "measuring the model")
             count = len(designed.ids)

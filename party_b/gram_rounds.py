@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from common.crypto.cipher import CipherVector, parse_ciphertexts
@@ -18,7 +20,10 @@ from common.runtime.gram_messages import addressed_messages, held_pairs
 from common.runtime.stopwatch import Stopwatch
 from party_b.gram_client import ReceivedDirection
 from party_b.he_gram import ActiveGram
-from party_b.rounds import Peers, RoundResult, first_failure
+from party_b.rounds import Peers, RoundResult, Tell, first_failure
+
+# How often the set-up of a pair says how far it is.
+_NEWS_EVERY_S = 2.0
 
 
 class GramRounds:
@@ -43,15 +48,16 @@ class GramRounds:
         role = self._role
         return len(role.weights) + 1 + role.complements_length + role.round_length + 1
 
-    async def share(self) -> None:
+    async def share(self, tell: Tell) -> None:
         """Share the cross products of every pair; with many rows this is what takes time."""
         masked_by = held_pairs(self._job, self._job.active)
         lengths = {masker: self._role.sharing.products_length(masker) for masker in masked_by}
         await self._coordinator.declare_gram(self._role.round_length, lengths)
         for masker in masked_by:
-            await self._take_products(masker)
+            await self._take_products(masker, tell)
         for holder in self._job.passive:
             for masker in held_pairs(self._job, holder):
+                await tell(f"sharing cross products of {holder} and {masker}", 0.0)
                 rows = self._passive[holder].packed_rows()
                 await self._passive[holder].take_products(self._passive[masker].masked_products(rows))
 
@@ -82,9 +88,9 @@ class GramRounds:
             loss = await self._loss(number, [reply.loss_share for reply in applied]) / self._role.rows
         return RoundResult(loss, sum(reply.curvature.value for reply in applied))
 
-    async def _take_products(self, masker: str) -> None:
+    async def _take_products(self, masker: str, tell: Tell) -> None:
         role, parts, length = self._role, [], 0
-        async for chunk in self._passive[masker].masked_products(self._own_rows()):
+        async for chunk in self._passive[masker].masked_products(self._own_rows(masker, tell)):
             parts.append(parse_ciphertexts(chunk.ciphertexts, self._key, None))
             length += len(parts[-1])
             if length > role.sharing.products_length(masker):
@@ -94,9 +100,16 @@ class GramRounds:
         residues = await self._coordinator.decrypt_products(masker, blinded)
         await self._watch.thread("set-up", role.take_products, masker, residues)
 
-    async def _own_rows(self) -> AsyncIterator[gram.PackedRows]:
-        sharing = self._role.sharing
-        for part in chunk_slices(self._role.rows, self._key.ciphertext_bytes * sharing.row_ciphertexts):
+    async def _own_rows(self, masker: str, tell: Tell) -> AsyncIterator[gram.PackedRows]:
+        sharing, rows = self._role.sharing, self._role.rows
+        begun_s, told_s = time.monotonic(), -math.inf
+        for part in chunk_slices(rows, self._key.ciphertext_bytes * sharing.row_ciphertexts):
+            now_s = time.monotonic()
+            if now_s >= told_s + _NEWS_EVERY_S:
+                eta_s = (now_s - begun_s) * (rows - part.start) / max(1, part.start)
+                news = f"sharing cross products with {masker}: {part.start:,} of {rows:,} rows"
+                told_s = now_s
+                await tell(news, eta_s)
             sealed = await self._watch.thread("set-up", sharing.encrypt_rows, part)
             yield gram.PackedRows(turn=self._turn, holder=self._job.active, ciphertexts=sealed.to_bytes())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +20,10 @@ from party_b.passive_client import PassiveClient, Residuals
 
 # Chunks of residuals that may wait for a passive party: one travels while the next one is computed.
 _CHUNKS_AHEAD = 2
+
+
+# Takes a sentence for whoever follows the job, and the seconds that what it speaks of will still take.
+Tell = Callable[[str, float], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,8 @@ class Rounds(Protocol):
         """How many ciphertexts this party seals in a round."""
         ...
 
-    async def share(self) -> None:
-        """Do what has to be done once, before the first round."""
+    async def share(self, tell: Tell) -> None:
+        """Do what has to be done once, before the first round; tell how far it is."""
         ...
 
     async def run(self, number: int, turned: Turn) -> RoundResult:
@@ -88,7 +92,7 @@ class RowwiseRounds:
         """How many ciphertexts this party seals in a round: a residual a row, the loss, and the gradient."""
         return self._role.batch_rows + 1 + len(self._role.weights)
 
-    async def share(self) -> None:
+    async def share(self, tell: Tell) -> None:
         """Do nothing: row-wise rounds need no set-up."""
 
     async def run(self, number: int, turned: Turn) -> RoundResult:

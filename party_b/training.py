@@ -24,9 +24,12 @@ from party_b.convergence import Settled
 from party_b.gram_rounds import GramRounds
 from party_b.he_gram import ActiveGram
 from party_b.he_linear import ActiveRegression, LabelledRows
-from party_b.rounds import Peers, RoundResult, Rounds, RowwiseRounds
+from party_b.rounds import Peers, RoundResult, Rounds, RowwiseRounds, Tell
 
 _NO_TURN = Turn(0.0, 1.0)
+
+# Takes a round's number and its loss, None if nobody knows it.
+RoundDone = Callable[[int, float | None], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,18 +71,16 @@ class Training:
         """The active party's weights so far."""
         return self._solver.weights
 
-    async def run(
-        self, executor: Executor, round_done: Callable[[int, float | None], Awaitable[None]]
-    ) -> None:
+    async def run(self, executor: Executor, tell: Tell, round_done: RoundDone) -> None:
         """Train until the rounds are used up or the tolerance is met; `round_done` is told each round."""
-        await self._rounds.share()
+        await self._rounds.share(tell)
         ahead = NoiseAhead(self._cipher, executor, self._rounds.sealed_in_round)
         try:
             await self._train(round_done)
         finally:
             ahead.finish()
 
-    async def _train(self, round_done: Callable[[int, float | None], Awaitable[None]]) -> None:
+    async def _train(self, round_done: RoundDone) -> None:
         settled = Settled(self._job.train.tolerance, self._batches)
         turned = _NO_TURN
         for number in range(1, self._job.train.max_rounds + 1):

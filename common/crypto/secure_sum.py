@@ -29,6 +29,8 @@ from common.types import Floats
 Words: TypeAlias = NDArray[np.uint64]
 WORD_BYTES = 8
 
+_NUMBERS = 1 << 64  # requests are numbered with 64 bits: half the counter block of the pairwise masks
+
 # Scores keep an absolute precision of 5e-13 and may sum to 8 million.
 DEFAULT_SCALE_BITS = 40
 
@@ -268,31 +270,46 @@ class OpenShares:
         self._latest: dict[str, int] = {}
         self._lock = Lock()
 
-    def share(self, root: str, number: int, length: int) -> SumShare:
-        """Return our share of a request, begun if it is new.
+    def requested(self, root: str, number: int, length: int) -> SumShare:
+        """Return our share of what the root asks for, begun if it is new.
 
         Raises:
             RemoteProtocolError: The number is too old to be new, or came with another length before.
         """
         with self._lock:  # two threads must not begin one request twice
-            shares = self._open.setdefault(root, {})
-            known = shares.get(number)
-            if known is None:
-                known = self._begin(root, number, length)
-        if known.length != length:
-            raise RemoteProtocolError(f"request {number} of {root!r} came before, with another length")
-        return known
+            share = self._found(root, number, length)
+            self._latest[root] = latest = max(self._latest.get(root, 0), number)
+            shares = self._open[root]
+            for old in [held for held in shares if held <= latest - self._window]:
+                del shares[old]
+        return share
 
-    def _begin(self, root: str, number: int, length: int) -> SumShare:
-        latest = self._latest.get(root, 0)
-        if number < 1 or number <= latest - self._window:
-            raise RemoteProtocolError(f"request {number} of {root!r} is too old: the latest is {latest}")
-        share = self._scheme.begin(root, number, length)
-        self._latest[root] = latest = max(latest, number)
-        shares = self._open[root]
-        shares[number] = share
-        for old in [held for held in shares if held <= latest - self._window]:
-            del shares[old]
+    def awaited(self, root: str, number: int, length: int) -> SumShare:
+        """Return our share of a request that a child answers, perhaps before we have heard of it.
+
+        Only the root's own word moves the window: another party must not be able to make requests look old.
+
+        Raises:
+            RemoteProtocolError: As above; or too many requests are named that the root has not made.
+        """
+        with self._lock:
+            share = self._found(root, number, length)
+            unheard = [held for held in self._open[root] if held > self._latest.get(root, 0)]
+            if len(unheard) > self._window:
+                del self._open[root][number]
+                raise RemoteProtocolError(f"partial sums of more requests of {root!r} came than it may make")
+        return share
+
+    def _found(self, root: str, number: int, length: int) -> SumShare:
+        shares = self._open.setdefault(root, {})
+        share = shares.get(number)
+        if share is None:
+            latest = self._latest.get(root, 0)
+            if not max(0, latest - self._window) < number < _NUMBERS:
+                raise RemoteProtocolError(f"request {number} of {root!r} is too old: the latest is {latest}")
+            share = shares[number] = self._scheme.begin(root, number, length)
+        if share.length != length:
+            raise RemoteProtocolError(f"request {number} of {root!r} came before, with another length")
         return share
 
 

@@ -166,17 +166,26 @@ def test_a_mask_serves_one_contribution():
 
 def test_a_repeated_request_finds_the_words_it_had_and_an_old_one_nothing():
     shares = OpenShares(schemes("pairwise", 3)["party_1"], window=3)
-    first = shares.share(ROOT, 5, 2)
-    assert shares.share(ROOT, 5, 2) is first
-    assert shares.share(ROOT, 4, 2) is not first
+    first = shares.requested(ROOT, 5, 2)
+    assert shares.requested(ROOT, 5, 2) is shares.awaited(ROOT, 5, 2) is first
+    assert shares.requested(ROOT, 4, 2) is not first
     with pytest.raises(RemoteProtocolError, match="another length"):
-        shares.share(ROOT, 5, 3)
-    shares.share(ROOT, 8, 2)
-    for old in (5, 4, 0):
+        shares.requested(ROOT, 5, 3)
+    shares.requested(ROOT, 8, 2)
+    for old in (5, 4, 0, 2**64):
         with pytest.raises(RemoteProtocolError, match="too old"):
-            shares.share(ROOT, old, 2)
+            shares.requested(ROOT, old, 2)
     with pytest.raises(RemoteProtocolError, match="not a root"):
-        shares.share("party_2", 1, 2)
+        shares.requested("party_2", 1, 2)
+
+
+def test_a_child_cannot_make_the_roots_requests_look_old_nor_fill_the_memory():
+    shares = OpenShares(schemes("flat", 3)["party_1"], window=3)
+    for number in (10**9, 10**9 + 1, 10**9 + 2):
+        shares.awaited(ROOT, number, 1)
+    with pytest.raises(RemoteProtocolError, match="more requests"):
+        shares.awaited(ROOT, 10**9 + 3, 1)
+    assert shares.requested(ROOT, 1, 1).length == 1
 
 
 def test_an_incomplete_sum_is_not_passed_on():
