@@ -93,7 +93,7 @@ class AloneConductor:
             seconds_total=sum(self.life.seconds.values()),
             seconds_by_phase=self.life.seconds,
             seconds_by_party={active: dict(self.life.watch.seconds)},
-            traffic={active: Traffic(*self.life.traffic())},
+            traffic={active: Traffic(0, 0)},
             losses=evaluation.losses,
             leaks=[f"{active} trained on its own columns; nothing left it, and nobody learnt anything."],
             models={active: model_part(job, design, fitted.weights)},

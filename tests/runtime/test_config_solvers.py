@@ -9,6 +9,7 @@ import pytest
 
 from common.errors import RemoteProtocolError
 from common.runtime.config_job import JobConfig
+from common.runtime.job_kinds import job_from_json
 
 JOB: dict[str, Any] = {
     "job": "j",
@@ -42,7 +43,7 @@ def job(**sections: Any) -> JobConfig:
 )
 def test_what_does_not_go_together_is_refused(sections: dict[str, Any], words: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        JobConfig.from_json(json.dumps(merged(**sections)).encode())
+        job_from_json(json.dumps(merged(**sections)).encode())
     assert words in caught.value.what
 
 

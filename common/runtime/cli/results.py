@@ -41,10 +41,7 @@ def print_scored(console: Console, report: Report) -> None:
     measured = report["metrics"]["new"]
     if measured:
         console.print()
-        table = PlainTable("on rows with a label", "value")
-        for name, value in measured.items():
-            table.add_row(metric_name(name), number(value))
-        table.print(console)
+        _metrics_table("on rows with a label", measured).print(console)
     console.print()
     cost_table(report).print(console)
     console.print()
@@ -53,12 +50,22 @@ def print_scored(console: Console, report: Report) -> None:
 def lift_table(report: Report) -> PlainTable:
     """Return the metrics of the federation beside those of the active party alone."""
     rows_kind = measured_rows(report)
-    table = PlainTable(f"on {report['rows'].get(rows_kind, '?')} {rows_kind} rows", "federated", "B alone")
+    title = f"on {report['rows'].get(rows_kind, '?')} {rows_kind} rows"
+    if report.get("algorithm") == "local":
+        return _metrics_table(title, report["metrics"][rows_kind])
+    table = PlainTable(title, "federated", "B alone")
     lift = report.get("lift") or {}
     federated = _metrics(lift, "federated", rows_kind) or report["metrics"].get(rows_kind) or {}
     alone = _metrics(lift, "local", rows_kind)
     for metric, value in federated.items():
         table.add_row(metric_name(metric), number(value), number(alone.get(metric)))
+    return table
+
+
+def _metrics_table(title: str, measured: Mapping[str, Any]) -> PlainTable:
+    table = PlainTable(title, "value")
+    for name, value in measured.items():
+        table.add_row(metric_name(name), number(value))
     return table
 
 
