@@ -132,8 +132,9 @@ class RegressionConductor:
             parties = (designed.columns, opened.everywhere.rows)
             designed.expected = expected_cost(own, self._job, speed, designed.design, parties)
         with self.life.timed("training"):
+            await training.share(self._active.advance)
             await self._active.enter("training", f"training by {describe_solver(self._problem(designed))}")
-            await training.run(self._tools.executor, self._active.advance, self._active.round_done)
+            await training.run(self._tools.executor, self._active.round_done)
         with self.life.timed("evaluating"):
             await self._active.enter("evaluating", "measuring the model")
             count = len(designed.ids)

@@ -71,9 +71,12 @@ class Training:
         """The active party's weights so far."""
         return self._solver.weights
 
-    async def run(self, executor: Executor, tell: Tell, round_done: RoundDone) -> None:
-        """Train until the rounds are used up or the tolerance is met; `round_done` is told each round."""
+    async def share(self, tell: Tell) -> None:
+        """Do what the rounds need once: in Gram rounds, share the cross products."""
         await self._rounds.share(tell)
+
+    async def run(self, executor: Executor, round_done: RoundDone) -> None:
+        """Train until the rounds are used up or the tolerance is met; `round_done` is told each round."""
         ahead = NoiseAhead(self._cipher, executor, self._rounds.sealed_in_round)
         try:
             await self._train(round_done)

@@ -138,7 +138,7 @@ class Dominator:
         Scores that were overtaken by more than all of them may have in flight are better asked for again.
         """
         progress = self.collaboration.progress
-        overtaken = progress.applied - self._open[request.number].applied
+        overtaken = progress.applied - self._begun(request).applied
         return overtaken <= self.outbox.max_staleness * len(progress.counts)
 
     def contribute(self, request: ScoreRequest) -> SumShare:
@@ -163,8 +163,7 @@ class Dominator:
             LocalProtocolError: The request is not open, or parts of its sum are missing.
             NumericError: A derivative is not finite.
         """
-        if request.number not in self._open:
-            raise LocalProtocolError(f"request {request.number} is not open")
+        self._begun(request)
         thetas = self._thetas(self._opened(request), self._own.labels[request.rows])
         number = self.outbox.sent + 1
         update = Update(self._own.party, number, request.epoch, request.number, request.rows, thetas)
@@ -174,7 +173,8 @@ class Dominator:
 
     def abandon(self, request: ScoreRequest) -> None:
         """Give up a request whose sum does not come; its rows are picked again."""
-        self._again.append(self._open.pop(request.number).batch)
+        self._again.append(self._begun(request).batch)
+        del self._open[request.number]
 
     def apply(self, update: Update) -> None:
         """Algorithm 2, step 6, and Algorithm 3: move our block; several threads may call this."""
@@ -269,6 +269,11 @@ class Dominator:
             self._picked += 1
         self.outbox.put(update)
         self.collaboration.apply(update)
+
+    def _begun(self, request: ScoreRequest) -> _Begun:
+        if request.number not in self._open:
+            raise LocalProtocolError(f"request {request.number} is not open")
+        return self._open[request.number]
 
     def _number(self) -> int:
         number, self._next_request = self._next_request, self._next_request + 1

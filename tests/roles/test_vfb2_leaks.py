@@ -36,17 +36,38 @@ def test_one_logistic_theta_gives_a_collaborator_the_label_and_the_score(loss):
         assert label * np.log(1 / np.abs(update.thetas) - 1) == pytest.approx(score, abs=1e-9)
 
 
-def test_two_squared_thetas_of_a_row_that_differ_by_little_give_label_and_score():
-    world, scores = run("squared", step=0.01)
-    first = {
-        int(u.rows[0]): (u.thetas[0], z[0]) for u, z in zip(world.updates[:50], scores[:50], strict=True)
-    }
-    assert len(first) == 50
-    for row, (theta, score) in first.items():
-        # θ = z − y with |z| far below ½ early on: the label is the nearest one, and the score the rest.
-        label = -np.sign(theta)
-        assert label == Y[row]
-        assert theta + label == pytest.approx(score, abs=1e-9)
+@pytest.mark.parametrize("loss", ["squared", "robust"])
+def test_one_theta_at_the_zero_start_gives_the_label_and_with_it_every_later_score(loss):
+    """Real-valued labels, too: SVRG's first θ̃ is taken where every z is 0, and shows all labels at once."""
+    targets = np.random.default_rng(1).normal(size=50)
+    world, scores = World(Job(3, 1, "svrg", loss, step=0.2), X, targets), []
+    plain, received = world.dominated, []
+    absorb = world.roles["party_0"].collaboration.absorb_reference
+
+    def dominated(dominator):
+        weights = world.weights
+        update = plain(dominator)
+        scores.append(X[update.rows] @ weights)
+        return update
+
+    def tapped(part):
+        received.append(part)
+        absorb(part)
+
+    world.dominated, world.roles["party_0"].collaboration.absorb_reference = dominated, tapped
+    world.train(1)
+    first = np.concatenate([part.thetas for part in received if part.epoch == 0])
+    labels = -first if loss == "squared" else -_residuals(first)
+    readable = np.ones(50, bool) if loss == "squared" else np.abs(targets) < np.sqrt(2)
+    assert labels[readable] == pytest.approx(targets[readable], abs=1e-9)
+    if loss == "squared":
+        for update, score in zip(world.updates, scores, strict=True):
+            assert update.thetas + labels[update.rows] == pytest.approx(score, abs=1e-9)
+
+
+def _residuals(thetas):
+    """Return the u of θ = u / (1 + u²/2) that is below √2 in magnitude; there is another one above."""
+    return 2 * thetas / (1 + np.sqrt(np.maximum(1 - 2 * thetas**2, 0)))
 
 
 @pytest.mark.parametrize("aggregation", ["flat", "binomial", "pairwise"])

@@ -339,3 +339,17 @@ def test_the_step_size_is_chosen_by_short_runs_from_the_start(rule):
     world.freeze()
     with pytest.raises(RemoteProtocolError, match="cannot be tried in epoch 3"):
         world.roles["party_0"].collaboration.start_over(0.5)
+
+
+@RULES
+def test_a_party_that_restarts_before_its_first_update_can_still_start_over(rule):
+    world = begun(rule=rule)
+    fresh = make_party(world.job, X, Y, "party_0")
+    fresh.restore(world.roles["party_0"].state())
+    fresh.collaboration.start_over(0.01)
+    assert fresh.collaboration.schedule.first == 0.01
+    world.deliver(world.dominated("party_2"))
+    late = make_party(world.job, X, Y, "party_0")
+    late.restore(world.roles["party_0"].state())
+    with pytest.raises(RemoteProtocolError, match="cannot be tried"):
+        late.collaboration.start_over(0.01)
