@@ -68,7 +68,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class BrokenRules(ValueError):
+class BrokenRules(ValueError):  # noqa: N818 - travels inside pydantic's own error, never to a user
     """Rules between the fields of a section that do not hold, each with the field to change."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
@@ -158,7 +158,7 @@ def problems_of(error: ValidationError, model: type[BaseModel], data: Any) -> It
             )
             continue
         named = item["type"] in ("missing", "extra_forbidden")
-        path = _without_tags(item["loc"], data) if named else _existing(item["loc"], data)
+        path = item["loc"] if named else _existing(item["loc"], data)
         text = _text(item["type"], item["msg"], item.get("ctx", {}))
         if item["type"] == "extra_forbidden":
             text += _suggestion(str(path[-1]), _section_at(model, path[:-1]))
@@ -177,25 +177,14 @@ def _text(kind: str, message: str, context: dict[str, Any]) -> str:
     return _WORDS.get(kind, message.replace("Input should be", "should be"))
 
 
-def _without_tags(path: KeyPath, data: Any) -> KeyPath:
-    """Return pydantic's location of a key without the tags of alternatives that stand between the keys."""
-    *inner, last = path
-    known: KeyPath = ()
-    for key in inner:
-        if _holds(data, key):
-            data = data[key]
-            known = (*known, key)
-    return (*known, last)
-
-
 def _existing(path: KeyPath, data: Any) -> KeyPath:
     """Return the part of pydantic's location that is in the file; behind it stand tags of alternatives."""
     known: KeyPath = ()
     for key in path:
-        # Between keys, too: which alternative of a section was taken.
-        if _holds(data, key):
-            data = data[key]
-            known = (*known, key)
+        if not _holds(data, key):
+            break
+        data = data[key]
+        known = (*known, key)
     return known
 
 
