@@ -5,10 +5,10 @@
     make_example_data.py credit HOST.csv GUEST.csv
 
 The published files are the vertical splits of FATE's examples (examples/data in FederatedAI/FATE:
-`breast_hetero_*.csv`, `motor_hetero_*.csv`, `default_credit_hetero_*.csv`, also gzipped): the host becomes A, the
-guest, who has the label, becomes B. One row in ten is left to A alone, one in ten to B alone, so that 80 % of
-all rows are common; each file has an order of its own; ids are made text with leading zeros. The result is
-always the same. `--to DIR` writes elsewhere than into configs/data.
+`breast_hetero_*.csv`, `motor_hetero_*.csv`, `default_credit_hetero_*.csv`, also gzipped): the host becomes A,
+the guest, who has the label, becomes B. One row in ten is left to A alone, one in ten to B alone, so that 80 %
+of all rows are common; each file has an order of its own; ids get leading zeros. The result is always the
+same. `--to DIR` writes elsewhere than into configs/data.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ def files(name: str, host: Path, guest: Path) -> dict[str, str]:
 
 def main() -> None:
     """Write the files."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("name", choices=EXAMPLES)
     parser.add_argument("host", type=Path)
     parser.add_argument("guest", type=Path)
