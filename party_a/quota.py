@@ -28,6 +28,8 @@ class DailyQuota:
         self._rows_per_day = rows_per_day
         self._today = today
         self._spending = asyncio.Lock()
+        # By peer: the day, and rows that are counted on the disk already but were not sent yet.
+        self._ahead: dict[str, tuple[str, int]] = {}
 
     def left(self, peer: str) -> int:
         """Return how many rows may still be scored for a peer today.
@@ -35,33 +37,51 @@ class DailyQuota:
         Raises:
             StateError: The count cannot be read; then nothing may be scored.
         """
-        _, used = self._count(peer)
-        return max(0, self._rows_per_day - used)
+        day, used = self._count(peer)
+        return max(0, self._rows_per_day - used + self._counted_ahead(peer, day))
 
-    async def spend(self, peer: str, rows: int) -> None:
+    async def spend(self, peer: str, rows: int, ahead: int = 0) -> None:
         """Count rows that are about to be sent to a peer.
+
+        Args:
+            peer: The active party.
+            rows: How many.
+            ahead: How many more may be counted along with them, if that many are left, for the next calls;
+                a restart loses what was not used of these. Spares each of many small calls its own write.
 
         Raises:
             Refused: They are more than are left today; nothing is counted then.
             StateError: The count cannot be kept, so nothing may be sent.
         """
         async with self._spending:
-            await asyncio.to_thread(self._spend, peer, rows)
+            day, counted = self._ahead.get(peer, ("", 0))
+            if counted >= rows and day == self._today():
+                self._ahead[peer] = day, counted - rows
+            else:
+                await asyncio.to_thread(self._spend, peer, rows, ahead)
 
-    def _spend(self, peer: str, rows: int) -> None:
+    def _spend(self, peer: str, rows: int, ahead: int) -> None:
         day, used = self._count(peer)
-        if used + rows > self._rows_per_day:
+        used -= self._counted_ahead(peer, day)
+        left = self._rows_per_day - used - rows
+        if left < 0:
             raise Refused(
                 f"{rows:,} rows are to be scored; the policy allows {self._rows_per_day:,} a day for {peer}, "
-                f"of which {max(0, self._rows_per_day - used):,} are left",
+                f"of which {max(0, left + rows):,} are left",
                 advice="Wait for tomorrow (UTC), or ask for a higher policy.prediction.rows_per_day.",
             )
+        ahead = min(ahead, left)
         path = self._path(peer)
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomically(path, json.dumps({"day": day, "rows": used + rows}).encode())
+            write_atomically(path, json.dumps({"day": day, "rows": used + rows + ahead}).encode())
         except OSError as exc:
             raise StateError(f"cannot be written: {exc.strerror}", where=str(path)) from exc
+        self._ahead[peer] = day, ahead
+
+    def _counted_ahead(self, peer: str, day: str) -> int:
+        on, rows = self._ahead.get(peer, ("", 0))
+        return rows if on == day else 0
 
     def _count(self, peer: str) -> tuple[str, int]:
         """Return the day that counts, and the rows that were scored on it."""

@@ -154,8 +154,8 @@ def _leaks(outcome: ScoredOutcome, scored: int) -> Iterator[str]:
     for party in job.passive:
         yield (
             f"{job.active} received {party}'s partial scores X·w in the clear for {scored:,} rows: one "
-            "number for each row, never a column by itself. Scores of the same rows under several models say more "
-            "about the columns than those under one."
+            "number for each row, never a column by itself. Scores of the same rows under several models say "
+            "more about the columns than those under one."
         )
     everybody = " and ".join((job.active, *job.passive))
     sizes = ", ".join(f"{party} {count:,}" for party, count in outcome.rows.items())

@@ -1,4 +1,4 @@
-"""Write the two parties' files of an example from a published data set: shuffled, and only partly overlapping.
+"""Write the two parties' files of an example from a published data set, shuffled and partly overlapping.
 
     make_example_data.py breast HOST.csv GUEST.csv
     make_example_data.py motor  HOST.csv GUEST.csv
@@ -6,9 +6,9 @@
 
 The published files are the vertical splits of FATE's examples (examples/data in FederatedAI/FATE:
 `breast_hetero_*.csv`, `motor_hetero_*.csv`, `default_credit_hetero_*.csv`, also gzipped): the host becomes A,
-the guest, who has the label, becomes B. One row in ten is left to A alone, one in ten to B alone, so that 80 %
-of all rows are common; each file has an order of its own; ids get leading zeros. The result is always the
-same. `--to DIR` writes elsewhere than into configs/data.
+the guest, who has the label, becomes B. One row in ten is left to A alone, one in ten to B alone, so that
+80 % of all rows are common; each file has an order of its own; ids get leading zeros. The result is always
+the same. `--to DIR` writes elsewhere than into configs/data.
 """
 
 from __future__ import annotations

@@ -257,6 +257,22 @@ async def test_a_day_begins_at_midnight_and_not_when_a_clock_is_set_back(tmp_pat
     assert quota.left("another") == 10
 
 
+async def test_rows_counted_ahead_are_lost_by_a_restart_and_never_gained(tmp_path: Path) -> None:
+    today = Calendar()
+    quota = DailyQuota(tmp_path, 10, today)
+    for _ in range(3):
+        await quota.spend("party_b", 2, ahead=5)
+    assert quota.left("party_b") == 4
+    assert DailyQuota(tmp_path, 10, today).left("party_b") == 3
+    await quota.spend("party_b", 4)
+    with pytest.raises(Refused, match="0 are left"):
+        await quota.spend("party_b", 1, ahead=5)
+    today.day = "2026-03-02"
+    await quota.spend("party_b", 10, ahead=5)
+    with pytest.raises(Refused):
+        await quota.spend("party_b", 1)
+
+
 async def test_a_damaged_count_is_not_taken_for_none(tmp_path: Path) -> None:
     quota = DailyQuota(tmp_path, 10, Calendar())
     await quota.spend("party_b", 3)
