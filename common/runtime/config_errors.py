@@ -68,8 +68,11 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class BrokenRules(ValueError):  # noqa: N818 - travels inside pydantic's own error, never to a user
-    """Rules between the fields of a section that do not hold, each with the field to change."""
+class BrokenRules(ValueError):
+    """Rules between the fields of a section that do not hold, each with the field to change.
+
+    Travels inside pydantic's own error, never to a user.
+    """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         super().__init__("rules between fields do not hold")

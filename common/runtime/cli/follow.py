@@ -25,8 +25,8 @@ OnInterrupt: TypeAlias = Literal["detach", "cancel"]
 _REDIAL_S = 1.0
 
 
-class Detached(Exception):  # noqa: N818 - not an error: the user pressed Ctrl-C and the job goes on
-    """The user stopped watching a job that goes on."""
+class Detached(Exception):
+    """The user stopped watching a job that goes on; not an error."""
 
 
 async def follow(operator: Operator, job_id: str, view: ProgressView) -> JobRecord:
