@@ -1,7 +1,7 @@
 """Measures scores of new rows: `python -m benchmarks.predict [--rows N] [--requests N]`.
 
-Two parties over mutual TLS on this machine. A batch of all rows, and single rows from a standing job; every score
-is checked against those of the batch, and those against both parties' model.json, before a time counts.
+Two parties over mutual TLS on this machine. A batch of all rows, and single rows from a standing job; every
+score is checked against those of the batch, and those against both parties' model.json, before a time counts.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """Random N-th powers h_s^r from a fixed-base table (Lim, Lee 1994).
 
-The bits of r form a grid of TEETH x BLOCKS x squarings; bit (i, j, k) stands for h_s to the power
+Each of TEETH stretches of r is cut into BLOCKS pieces of s_j bits, which differ by one bit at most.
+Bit (i, j, k) stands for h_s to the power
 
-    2 ^ (i·BLOCKS·squarings + j·squarings + k).
+    2 ^ (i·(s_0 + s_1 + …) + (s_0 + … + s_(j-1)) + k),    0 ≤ k < s_j.
 
 table[j][m] holds the product over the bits i of m at k = 0, so that
 
     h_s^r = Π_k (Π_j table[j][r_jk]) ^ (2^k),
 
-one product for each TEETH bits of r, and squarings - 1 squarings. Drawing the digits r_jk is drawing r.
+one product for each TEETH bits of r, and max s_j - 1 squarings. Drawing the digits r_jk is drawing r.
 Entries stand as a·(1 + β·N) (halved.py): a product is one by a, below N, and the β only add up.
 """
 
@@ -37,16 +38,19 @@ class NoiseTable:
         self._modulus = mpz(modulus)
         self._modulus_squared = self._modulus * self._modulus
         self._teeth = teeth
-        # r of |N|/2 bits is what Damgård, Jurik and Nielsen prove enough; the grid rounds it up.
+        # r of |N|/2 bits is what Damgård, Jurik and Nielsen prove enough; the stretches round it up.
         exponent_bits = (modulus.bit_length() + 1) // 2
-        self._squarings = -(-exponent_bits // (teeth * blocks))
+        self._stretch = -(-exponent_bits // teeth)
+        # Pieces have as many bits as there are full rows of digits, the first few of them one more.
+        full, longer = divmod(self._stretch, blocks)
         # For every block, a and β of table[j][m] = a·(1 + β·N).
-        self._tables = [self._block(generator, block, blocks) for block in range(blocks)]
+        self._tables = [self._block(generator, j * full + min(j, longer)) for j in range(blocks)]
+        self._rows = [self._tables[:longer]] * (longer > 0) + [self._tables] * full
 
-    def _block(self, generator: int, block: int, blocks: int) -> tuple[list[mpz], list[mpz]]:
-        teeth = [self._squared(mpz(generator), block * self._squarings)]
+    def _block(self, generator: int, first_bit: int) -> tuple[list[mpz], list[mpz]]:
+        teeth = [self._squared(mpz(generator), first_bit)]
         for _ in range(1, self._teeth):
-            teeth.append(self._squared(teeth[-1], blocks * self._squarings))
+            teeth.append(self._squared(teeth[-1], self._stretch))
         one = halve(teeth, self._modulus)
         units, inverses, shares = [mpz(1)], [mpz(1)], [mpz(0)]
         for unit, inverse, share in zip(one.units, one.inverses, one.shares, strict=True):
@@ -70,7 +74,7 @@ class NoiseTable:
     @property
     def exponent_bits(self) -> int:
         """How many random bits a power takes."""
-        return self._teeth * len(self._tables) * self._squarings
+        return self._teeth * self._stretch
 
     def draw(self, entropy: Entropy) -> mpz:
         """Return fresh noise: h_s^r for a uniform r, and never 1, which would leave a ciphertext as it is."""
@@ -83,9 +87,9 @@ class NoiseTable:
         """Return h_s^r; `digits` lists the r_jk, of `teeth` bits each, from the highest k to the lowest."""
         low = (1 << self._teeth) - 1
         unit, share = mpz(1), mpz(0)
-        for _ in range(self._squarings):
+        for row in self._rows:
             unit, share = unit * unit % self._modulus_squared, 2 * share
-            for units, shares in self._tables:
+            for units, shares in row:
                 entry = digits & low
                 unit = unit * units[entry] % self._modulus_squared
                 share += shares[entry]

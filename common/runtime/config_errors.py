@@ -69,7 +69,10 @@ class Section(BaseModel):
 
 
 class BrokenRules(ValueError):
-    """Rules between the fields of a section that do not hold, each with the field to change."""
+    """Rules between the fields of a section that do not hold, each with the field to change.
+
+    Travels inside pydantic's own error, never to a user.
+    """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         super().__init__("rules between fields do not hold")
@@ -158,7 +161,7 @@ def problems_of(error: ValidationError, model: type[BaseModel], data: Any) -> It
             )
             continue
         named = item["type"] in ("missing", "extra_forbidden")
-        path = item["loc"] if named else _existing(item["loc"], data)
+        path = _without_tags(item["loc"], data) if named else _existing(item["loc"], data)
         text = _text(item["type"], item["msg"], item.get("ctx", {}))
         if item["type"] == "extra_forbidden":
             text += _suggestion(str(path[-1]), _section_at(model, path[:-1]))
@@ -177,14 +180,19 @@ def _text(kind: str, message: str, context: dict[str, Any]) -> str:
     return _WORDS.get(kind, message.replace("Input should be", "should be"))
 
 
+def _without_tags(path: KeyPath, data: Any) -> KeyPath:
+    """Return pydantic's location of a key without the tags of alternatives that stand between the keys."""
+    *inner, last = path
+    return (*_existing(tuple(inner), data), last)
+
+
 def _existing(path: KeyPath, data: Any) -> KeyPath:
-    """Return the part of pydantic's location that is in the file; behind it stand tags of alternatives."""
+    """Return the part of pydantic's location that is in the file; tags of alternatives are not."""
     known: KeyPath = ()
     for key in path:
-        if not _holds(data, key):
-            break
-        data = data[key]
-        known = (*known, key)
+        if _holds(data, key):
+            data = data[key]
+            known = (*known, key)
     return known
 
 

@@ -9,14 +9,18 @@ from common.crypto.noise import NoiseTable
 from coordinator.private_key import PrivateKey
 
 
-def _exponent(digits: int, teeth: int, blocks: int, squarings: int) -> int:
-    """Rebuild r from the grid of the module's docstring, one bit at a time."""
+def _exponent(digits: int, teeth: int, blocks: int, exponent_bits: int) -> int:
+    """Rebuild r from the pieces of the module's docstring, one bit at a time."""
+    stretch = exponent_bits // teeth
+    full, longer = divmod(stretch, blocks)
+    sizes = [full + (j < longer) for j in range(blocks)]
     exponent = 0
-    for k in reversed(range(squarings)):
+    for k in reversed(range(max(sizes))):
         for j in range(blocks):
-            for i in range(teeth):
-                exponent += (digits >> i & 1) << (i * blocks * squarings + j * squarings + k)
-            digits >>= teeth
+            if k < sizes[j]:
+                for i in range(teeth):
+                    exponent += (digits >> i & 1) << (i * stretch + sum(sizes[:j]) + k)
+                digits >>= teeth
     return exponent
 
 
@@ -24,12 +28,11 @@ def _exponent(digits: int, teeth: int, blocks: int, squarings: int) -> int:
 def test_the_table_gives_powers_of_the_generator(private_key: PrivateKey, teeth: int, blocks: int) -> None:
     key = private_key.public
     table = NoiseTable(key.modulus, key.noise_generator, teeth, blocks)
-    squarings = table.exponent_bits // (teeth * blocks)
     entropy = SeededEntropy(b"digits")
     for digits in [0, 1, (1 << table.exponent_bits) - 1] + [
         entropy.bits(table.exponent_bits) for _ in range(9)
     ]:
-        r = _exponent(digits, teeth, blocks, squarings)
+        r = _exponent(digits, teeth, blocks, table.exponent_bits)
         assert table.power(digits) == pow(key.noise_generator, r, key.modulus_squared)
 
 
@@ -37,8 +40,7 @@ def test_the_table_gives_powers_of_the_generator(private_key: PrivateKey, teeth:
 def test_every_exponent_is_as_likely_as_any_other(teeth: int, blocks: int) -> None:
     tiny = PrivateKey(7, 11, SeededEntropy(b"tiny")).public
     table = NoiseTable(tiny.modulus, tiny.noise_generator, teeth, blocks)
-    squarings = table.exponent_bits // (teeth * blocks)
-    exponents = {_exponent(d, teeth, blocks, squarings) for d in range(1 << table.exponent_bits)}
+    exponents = {_exponent(d, teeth, blocks, table.exponent_bits) for d in range(1 << table.exponent_bits)}
     assert exponents == set(range(1 << table.exponent_bits))
 
 

@@ -103,9 +103,8 @@ def test_check_passes_what_is_right_and_fails_for_peers_that_are_not_there(folde
     lines = done.stdout.splitlines()
     assert any(re.match(r"ok +party_a +data diabetes +442 rows, 6 columns", line) for line in lines)
     assert any(re.match(r"ok +party_a +certificate +is for party_a, valid until", line) for line in lines)
-    assert any(
-        re.match(r"ok +party_a +job data +up to 309 training rows, 133 test rows", line) for line in lines
-    )
+    job_data = r"ok +party_a +job data +up to 309 training rows, 133 test rows"
+    assert any(re.match(job_data, line) for line in lines)
     assert any(re.match(r"FAIL +coordinator +port", line) for line in lines), done.stdout
     assert any(re.match(r" +do: +start the peer's service", line) for line in lines)
 

@@ -26,7 +26,7 @@ _REDIAL_S = 1.0
 
 
 class Detached(Exception):
-    """The user stopped watching a job that goes on."""
+    """The user stopped watching a job that goes on; not an error."""
 
 
 async def follow(operator: Operator, job_id: str, view: ProgressView) -> JobRecord:

@@ -1,0 +1,92 @@
+"""Jobs of every kind, told apart by their algorithm: what each one says, and what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.errors import ConfigError, RemoteProtocolError
+from common.runtime.config_alone import AloneJob
+from common.runtime.config_job import JobConfig
+from common.runtime.config_local import load_local
+from common.runtime.config_predict import PredictJob, prediction_name
+from common.runtime.job_kinds import job_from_json, load_any_job
+
+ALONE = {"job": "j", "algorithm": "local", "active": "b", "data": {"dataset": "d", "label": "y"}}
+PREDICT = {
+    "job": "j",
+    "algorithm": "predict",
+    "active": "b",
+    "passive": ["a"],
+    "model": "ridge-20260101-000000-ab12",
+    "data": {"dataset": "d"},
+}
+REGRESSION = {**ALONE, "algorithm": "he_linear", "passive": ["a"], "coordinator": "c"}
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"), [(ALONE, AloneJob), (PREDICT, PredictJob), (REGRESSION, JobConfig)]
+)
+def test_every_kind_survives_its_canonical_spelling(values: dict[str, Any], kind: type) -> None:
+    job = kind.model_validate_json(json.dumps(values))
+    again = job_from_json(job.canonical_json())
+    assert type(again) is kind
+    assert again == job
+    assert again.digest() == job.digest()
+
+
+def test_nobody_has_a_part_that_the_job_does_not_name() -> None:
+    predict = PredictJob.model_validate_json(json.dumps(PREDICT))
+    assert predict.members == ("b", "a")
+    assert [predict.role_of(party) for party in "abc"] == ["passive", "active", None]
+    alone = AloneJob.model_validate_json(json.dumps(ALONE))
+    assert alone.members == ("b",)
+    assert (alone.most_rounds, predict.most_rounds) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({**PREDICT, "passive": ["b"]}, "already has another part"),
+        ({**PREDICT, "passive": ["a", "a"]}, "already has another part"),
+        ({**PREDICT, "model": "../x"}, "model"),
+        ({**PREDICT, "coordinator": "c"}, "coordinator: unknown key"),
+        ({**PREDICT, "mode": "all"}, "'batch' or 'online'"),
+        ({**ALONE, "passive": ["a"]}, "passive"),
+        ({**ALONE, "train": {}}, "train: unknown key"),
+        ({**ALONE, "data": {"dataset": "d", "label": "y", "positive": "yes"}}, "model.loss: logistic"),
+        ({**ALONE, "algorithm": ["local"]}, "algorithm"),
+        ([], "not valid"),
+    ],
+)
+def test_what_is_wrong_is_said_in_the_words_of_its_kind(values: Any, words: str) -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        job_from_json(json.dumps(values).encode())
+    assert words in caught.value.what
+
+
+def test_a_name_of_a_prediction_is_never_too_long() -> None:
+    assert prediction_name("ridge") == "predict-ridge"
+    assert len(prediction_name("r" * 63)) == 63
+
+
+def test_a_job_file_may_be_of_any_kind(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(json.dumps(ALONE))
+    assert isinstance(load_any_job(path), AloneJob)
+
+
+@pytest.mark.parametrize("values", [ALONE, REGRESSION])
+def test_a_slip_in_the_job_of_a_local_file_is_named_with_its_path_alone(
+    tmp_path: Path, values: dict[str, Any]
+) -> None:
+    path = tmp_path / "local.yaml"
+    wrong = {**values, "data": {"dataset": "d", "labl": "y"}}
+    path.write_text(json.dumps({"parties": [{"party": "b", "role": "active"}], "job": wrong}))
+    with pytest.raises(ConfigError) as caught:
+        load_local(path)
+    assert 'job.data.labl: unknown key, did you mean "label"?' in caught.value.what
+    assert "job.data.label: is missing" in caught.value.what
