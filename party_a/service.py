@@ -89,7 +89,7 @@ class _Servicer(AlignServicer, GramServicer):
         job = self._host.admit(request, party)
         hosted = self._host.known(request.turn, party)
         if hosted is not None:
-            return await hosted.state.opened
+            return await self._opened(hosted, request.turn, party)
         table = await asyncio.to_thread(read_dataset, self._own, job)
         alignment = AlignmentCalls(
             await asyncio.to_thread(_own_ids, self._own, job, table),
@@ -113,7 +113,19 @@ class _Servicer(AlignServicer, GramServicer):
         hosted = self._host.add(request, job, calls)
         hosted.attendees.expect((party,))
         hosted.state.opened = asyncio.ensure_future(self._join(hosted, reply))
-        return await asyncio.shield(hosted.state.opened)
+        return await self._opened(hosted, request.turn, party)
+
+    async def _opened(self, hosted: Job, turn: pb.Turn, party: str) -> pb.OpenJobReply:
+        """Return the answer to an opening; whoever gives up waiting for it leaves it to others.
+
+        Raises:
+            UnknownJob: The job ended before it was open, which broke the call to the coordinator off.
+        """
+        opened = hosted.state.opened
+        await asyncio.wait({opened})
+        if opened.cancelled():
+            self._host.find(turn, party)
+        return opened.result()
 
     async def _join(self, hosted: Job, reply: pb.OpenJobReply) -> pb.OpenJobReply:
         """Open the job at the coordinator too, and stay present there until the job ends."""
