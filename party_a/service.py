@@ -98,7 +98,7 @@ class _Servicer(AlignServicer, GramServicer):
         job = self._host.admit(request, party)
         hosted = self._host.known(request.turn, party)
         if hosted is not None:
-            return await hosted.state.opened
+            return await self._opened(hosted, request.turn, party)
         if isinstance(job, PredictJob):
             return await self._open_prediction(request, job)
         if not isinstance(job, JobConfig):
@@ -119,7 +119,19 @@ class _Servicer(AlignServicer, GramServicer):
         hosted = self._host.add(request, job, calls)
         hosted.attendees.expect((job.active,))
         calls.opened = asyncio.ensure_future(self._join(hosted, calls, reply))
-        return await asyncio.shield(calls.opened)
+        return await self._opened(hosted, request.turn, job.active)
+
+    async def _opened(self, hosted: Job, turn: pb.Turn, party: str) -> pb.OpenJobReply:
+        """Return the answer to an opening; whoever gives up waiting for it leaves it to others.
+
+        Raises:
+            UnknownJob: The job ended before it was open, which broke the call to the coordinator off.
+        """
+        opened = hosted.state.opened
+        await asyncio.wait({opened})
+        if opened.cancelled():
+            self._host.find(turn, party)
+        return opened.result()
 
     async def _open_prediction(self, request: pb.OpenJobRequest, job: PredictJob) -> pb.OpenJobReply:
         own, agreed, quota = self._own, self._own.policy.prediction, self._quota

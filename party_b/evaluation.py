@@ -7,7 +7,6 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -15,7 +14,6 @@ import numpy as np
 from common.errors import LocalProtocolError
 from common.glm.metrics import regression_metrics
 from common.glm.ridge import Intercept, fit_ridge, penalties, ridge_objective, with_intercept
-from common.runtime.state import write_atomically
 from common.types import Floats, Ints
 
 Metrics: TypeAlias = Mapping[str, float]
@@ -141,15 +139,14 @@ def evaluate_regression(rows: ScoredRows, objective: Objective) -> Evaluation:
     )
 
 
-def write_predictions(path: Path, ids: Sequence[str], rows: ScoredRows) -> None:
-    """Write the test rows as CSV: id, partition, y, score; UTF-8 without a mark, numbers to the last bit."""
+def predictions_csv(ids: Sequence[str], rows: ScoredRows) -> bytes:
+    """Return the test rows as CSV: id, partition, y, score; UTF-8 without a mark, numbers to the last bit."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["id", "partition", "y", "score"])
     for row in rows.test:
         writer.writerow([ids[row], "test", repr(float(rows.labels[row])), repr(float(rows.scores[row]))])
-    # Labels and scores of people: readable by the service's user alone, and never a half of them.
-    write_atomically(path, text.getvalue().encode())
+    return text.getvalue().encode()
 
 
 def _metrics(rows: ScoredRows, scores: Floats, chosen: Ints) -> Metrics:

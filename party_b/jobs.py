@@ -139,7 +139,7 @@ class JobBook:
         for job_id in self._store.list_jobs():
             try:
                 job = _recalled(job_id, self._store.read_json(job_id, STATUS_FILE))
-            except (ColonnadeError, ValueError, KeyError) as exc:
+            except (ColonnadeError, ValueError, KeyError, TypeError, OverflowError) as exc:
                 log.warning(
                     "the record of job %s cannot be read and is left alone: %s", job_id, type(exc).__name__
                 )
@@ -211,8 +211,8 @@ class JobBook:
 
     async def _run(self, job: ActiveJob) -> None:
         job.status = pb.RUNNING
-        self._keep(job)
         try:
+            self._keep(job)
             await self._conduct(job)
         except asyncio.CancelledError:
             cancelled = JobCancelled(f"the job was cancelled: {job.cancelled_because}")
@@ -235,7 +235,11 @@ class JobBook:
             job.error, job.cause = detail_of(error, self._own.party), error
         await job.end(status, "finished" if error is None else error.what)
         log.info("job %s ended: %s", job.job_id, pb.JobStatus.Name(status))
-        self._keep(job)
+        try:
+            self._keep(job)
+        except ColonnadeError as exc:
+            # The job is over all the same, and whoever watches it knows; only a restart will not.
+            log.error("the record of job %s cannot be kept: %s", job.job_id, exc)
 
     def _keep(self, job: ActiveJob) -> None:
         error = job.error

@@ -20,7 +20,7 @@ from common.runtime.state import JobStore
 from common.types import Floats, Role
 from party_b.alignment import Aligned
 from party_b.classification import evaluate_classifier
-from party_b.evaluation import Evaluation, Objective, ScoredRows, evaluate_regression, write_predictions
+from party_b.evaluation import Evaluation, Objective, ScoredRows, evaluate_regression, predictions_csv
 from party_b.leaks import RunSize, flows_of, leaks_of
 from party_b.report import ModelPart, RowCounts, RunRecord, Traffic, report_html, report_json
 
@@ -88,7 +88,7 @@ def write_artifacts(outcome: RunOutcome, store: JobStore) -> None:
     record = _record(outcome, evaluation)
     store.write_json(outcome.job_id, "report.json", report_json(record))
     store.write_bytes(outcome.job_id, "report.html", report_html(record).encode())
-    write_predictions(store.job_dir(outcome.job_id) / "predictions_test.csv", outcome.ids, rows)
+    store.write_bytes(outcome.job_id, "predictions_test.csv", predictions_csv(outcome.ids, rows))
 
 
 def _record(outcome: RunOutcome, evaluation: Evaluation) -> RunRecord:

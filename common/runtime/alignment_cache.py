@@ -60,8 +60,7 @@ class AlignmentCache:
         self._folder = state / _FOLDER
 
     def keep(self, key: AlignmentKey, alignment: Alignment) -> None:
-        """Write an alignment to the disk."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Write an alignment to the disk; where that cannot be done, the next job aligns again."""
         rows = alignment.rows.astype(_ROW).tobytes()
         header = {
             **asdict(key),
@@ -69,7 +68,11 @@ class AlignmentCache:
             "rows": len(alignment.rows),
             "rows_sha256": hashlib.sha256(rows).hexdigest(),
         }
-        write_atomically(self._path(key), json.dumps(header).encode() + b"\n" + rows)
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomically(self._path(key), json.dumps(header).encode() + b"\n" + rows)
+        except OSError as exc:
+            log.warning("an alignment cannot be kept in %s: %s", self._folder, exc.strerror)
 
     def find(self, key: AlignmentKey) -> Alignment | None:
         """Return the kept alignment; a damaged file counts as none."""

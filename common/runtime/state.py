@@ -78,9 +78,12 @@ class JobStore:
             yield
 
     def job_dir(self, job_id: str) -> Path:
-        """Return the folder of a job, making it when it is not there."""
+        """Return the folder of a job, making it when it is not there; StateError when that cannot be done."""
         folder = self._folder(job_id)
-        _make_folder(folder)
+        try:
+            _make_folder(folder)
+        except OSError as exc:
+            raise StateError(f"cannot be made: {exc.strerror}", where=str(folder)) from exc
         return folder
 
     def write_json(self, job_id: str, name: str, value: Any) -> Path:

@@ -160,6 +160,20 @@ async def test_a_party_lost_while_another_opens_the_job_is_noticed_at_once(feder
         federation[name].start()
 
 
+async def test_a_coordinator_that_is_silent_while_a_job_is_opened_ends_it_long_before_a_steps_deadline(
+    federation,
+):
+    federation["coordinator"].send(signal.SIGSTOP)
+    async with federation.operator() as operator:
+        job_id = (await operator.submit(job(job="unopened"))).job_id
+        record = await ended(operator, job_id, PEER_S + 3 + SLACK_S)
+    federation["coordinator"].send(signal.SIGCONT)
+    assert record.status == JOB_FAILED
+    assert record.error.where.startswith("party_a at ")
+    await eventually(lambda: federation.outcome("party_a", job_id), PEER_S + SLACK_S)
+    assert await federation.runs_the_next_job()
+
+
 @pytest.mark.fullsize
 @pytest.mark.parametrize("victim", ["party_a", "coordinator"])
 async def test_a_silent_peer_is_noticed_within_keepalive_and_comes_back_to_an_ended_job(federation, victim):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
+import io
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import mean_squared_error, r2_score
 
 from common.errors import LocalProtocolError, NumericError
-from party_b.evaluation import Objective, ScoredRows, evaluate_regression, write_predictions
+from party_b.evaluation import Objective, ScoredRows, evaluate_regression, predictions_csv
 
 RANDOM = np.random.default_rng(3)
 OWN = RANDOM.normal(size=(90, 3))
@@ -72,13 +72,11 @@ def test_arrays_of_different_rows_are_a_bug() -> None:
         rows(GOOD[:-1])
 
 
-def test_predictions_hold_the_test_rows_exactly(tmp_path: Path) -> None:
-    path = tmp_path / "predictions_test.csv"
+def test_predictions_hold_the_test_rows_exactly() -> None:
     ids = [f"{row:03d}" for row in range(89)] + ["a,b"]
-    write_predictions(path, ids, rows(GOOD))
-    assert path.read_bytes().startswith(b"id,partition,y,score\n060,test,")
-    with path.open(encoding="utf-8", newline="") as stream:
-        found = list(csv.DictReader(stream))
+    text = predictions_csv(ids, rows(GOOD)).decode()
+    assert text.startswith("id,partition,y,score\n060,test,")
+    found = list(csv.DictReader(io.StringIO(text)))
     assert [row["id"] for row in found] == [*ids[60:89], "a,b"]
     assert [float(row["y"]) for row in found] == LABELS[TEST].tolist()
     assert [float(row["score"]) for row in found] == GOOD[TEST].tolist()

@@ -1,0 +1,105 @@
+"""The records of B's jobs on a disk that is damaged or full."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.errors import ColonnadeError
+from common.rpc.pb import active_party_pb2 as pb
+from common.runtime.config_job import JobConfig
+from common.runtime.config_party import PartyConfig
+from common.runtime.state import JobStore
+from party_b.jobs import STATUS_FILE, ActiveJob, JobBook
+
+JOB = JobConfig.model_validate_json(
+    json.dumps(
+        {
+            "job": "kept",
+            "active": "party_b",
+            "passive": ["party_a"],
+            "coordinator": "coordinator",
+            "data": {"dataset": "d", "label": "y"},
+        }
+    )
+)
+
+
+def book(store: JobStore, conduct: Callable[[ActiveJob], Awaitable[None]]) -> JobBook:
+    return JobBook(PartyConfig.model_construct(party="party_b"), store, conduct)
+
+
+async def done(job: ActiveJob) -> None:
+    """A job without any work."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> JobStore:
+    made = JobStore(tmp_path / "state")
+    made.open()
+    return made
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"7", b"\xff\xfe", b'{"job": 1}'])
+async def test_a_damaged_record_is_left_alone_and_the_service_starts(store: JobStore, content: bytes) -> None:
+    first = book(store, done)
+    kept = first.submit(JOB)
+    await asyncio.wait({kept.task})
+    store.write_bytes("damaged", STATUS_FILE, content)
+
+    again = book(store, done)
+    await again.recall()
+
+    assert [job.job_id for job in again.all()] == [kept.job_id]
+    assert again.find("kept").status == pb.JOB_FINISHED
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rounds": "x"},
+        {"rounds": None},
+        {"error": {"zzz": 1}},
+        {"status": "NO"},
+        {"status": None},
+        {"job": []},
+    ],
+)
+async def test_a_record_with_a_wrong_value_is_left_alone(store: JobStore, change: dict[str, Any]) -> None:
+    kept = book(store, done).submit(JOB)
+    await asyncio.wait({kept.task})
+    record = store.read_json(kept.job_id, STATUS_FILE)
+    store.write_json(kept.job_id, STATUS_FILE, record | change)
+
+    again = book(store, done)
+    await again.recall()
+
+    assert again.all() == []
+
+
+async def test_a_disk_that_fills_up_while_a_job_waits_ends_the_job_and_everybody_hears_of_it(
+    store: JobStore,
+) -> None:
+    job = book(store, done).submit(JOB)
+    folder = store.job_dir(job.job_id)
+    for file in folder.iterdir():
+        file.unlink()
+    folder.rmdir()
+    folder.touch()  # Nothing can be written below it any more.
+
+    async with asyncio.timeout(5):
+        events = [event async for event in job.watch()]
+
+    assert events[-1].record.status == pb.JOB_FAILED
+    assert "cannot be" in events[-1].message
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_of_the_state(store: JobStore) -> None:
+    (store.root / "jobs" / "full").touch()
+    with pytest.raises(ColonnadeError, match="cannot be made"):
+        store.write_json("full", STATUS_FILE, {})
