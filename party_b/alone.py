@@ -18,7 +18,7 @@ from common.runtime.saved_model import MODEL_FILE
 from common.runtime.state import JobStore
 from common.types import Floats
 from party_b.classification import evaluate_classifier
-from party_b.evaluation import Evaluation, Objective, ScoredRows, evaluate_regression, write_predictions
+from party_b.evaluation import Evaluation, Objective, ScoredRows, evaluate_regression, predictions_csv
 from party_b.job_life import JobLife, Tools
 from party_b.jobs import ActiveJob
 from party_b.outcome import intercept_of, model_part, own_model
@@ -73,7 +73,8 @@ class AloneConductor:
         record = self._record(fitted, evaluation)
         store.write_json(job_id, "report.json", report_json(record))
         store.write_bytes(job_id, "report.html", report_html(record).encode())
-        write_predictions(store.job_dir(job_id) / "predictions_test.csv", fitted.table.ids, fitted.rows())
+        predictions = predictions_csv(fitted.table.ids, fitted.rows())
+        store.write_bytes(job_id, "predictions_test.csv", predictions)
 
     def _record(self, fitted: _Fitted, evaluation: Evaluation) -> RunRecord:
         job, design, active = self._job, fitted.design, self._job.active
