@@ -30,7 +30,7 @@ from party_b.jobs import ActiveJob
 from party_b.outcome import RunOutcome, own_model, write_artifacts
 from party_b.passive_client import PassiveClient
 from party_b.rounds import Peers
-from party_b.training import Problem, Training, describe_plan, describe_solver, targets_of
+from party_b.training import Problem, Training, describe_plan, describe_solver, require_resolution, targets_of
 
 
 @dataclass(slots=True)
@@ -167,6 +167,7 @@ class RegressionConductor:
         job, design, problem = self._job, designed.design, self._problem(designed)
         await self._active.enter("preparing", f"proving the ranges for {len(design.train)} training rows")
         plan = await asyncio.to_thread(prove_plan, design, job, designed.columns)
+        require_resolution(problem)
         designed.plan = " ".join(filter(None, (plan.describe(), describe_plan(problem))))
         request = he.PrepareRequest(
             turn=self._turn,

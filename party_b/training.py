@@ -7,9 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from common.crypto.cipher import Cipher
 from common.crypto.entropy import SystemEntropy
 from common.crypto.fixed_point import FixedPoint
+from common.crypto.limits import check_resolution
 from common.errors import LocalProtocolError
 from common.glm.conjugate import ConjugateScalars, Turn
 from common.glm.labels import signed_labels
@@ -117,6 +120,20 @@ def targets_of(labels: Floats, job: JobConfig) -> Floats:
         DataError: A classifier's labels are not two values.
     """
     return signed_labels(labels, job.data.label).values if job.algorithm == "he_logistic" else labels
+
+
+def require_resolution(problem: Problem) -> None:
+    """Refuse labels whose differences the rounds would round away, so that nothing could be learnt.
+
+    Raises:
+        NumericError: They vary by less than a few rounding steps.
+    """
+    job, varying = problem.job, problem.targets
+    if job.data.intercept:
+        varying = varying - varying.mean()
+    spread = np.full((1, 1), np.sqrt(np.mean(varying**2)))
+    if spread[0, 0] > np.finfo(float).eps * np.abs(problem.targets).max():  # else they are constant
+        check_resolution(spread, (job.data.label,), job.crypto.precision_bits)
 
 
 def describe_solver(problem: Problem) -> str:

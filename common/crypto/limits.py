@@ -10,6 +10,24 @@ from common.crypto.plan import FEATURE_LIMIT, SCORE_LIMIT
 from common.errors import NumericError
 from common.types import Floats
 
+# What varies by fewer rounding steps than this is mostly rounding: 2 % an entry at 16 steps.
+_LEAST_STEPS_BITS = 4
+
+
+def check_resolution(columns: Floats, names: Sequence[str], scale_bits: int) -> None:
+    """Refuse columns, shape (n, d), that fixed-point numbers would round away; zeros are exact, and pass.
+
+    Raises:
+        NumericError: Names the first column whose largest value is below 16 steps of 2^-scale_bits.
+    """
+    largest = np.abs(columns).max(axis=0, initial=0.0)
+    lost = np.flatnonzero((largest > 0) & (largest < 2.0 ** (_LEAST_STEPS_BITS - scale_bits)))
+    if lost.size:
+        raise NumericError(
+            f"{names[lost[0]]!r} is so small that {scale_bits} bits of precision would round it away",
+            advice="Rescale that column, or raise crypto.precision_bits (60 at most).",
+        )
+
 
 def check_features(features: Floats, names: Sequence[str]) -> Floats:
     """Return the features, shape (n, d), if every value is finite and within ±FEATURE_LIMIT.

@@ -14,7 +14,7 @@ import numpy as np
 
 from common.crypto.cipher import Cipher, PaillierCipher
 from common.crypto.entropy import SystemEntropy
-from common.crypto.limits import check_features
+from common.crypto.limits import check_features, check_resolution
 from common.crypto.paillier import PublicKey
 from common.crypto.phe_bridge import PheCipher
 from common.crypto.plan import Plan, PlanRequest, prove_ranges
@@ -205,10 +205,12 @@ def prove_plan(design: LinearDesign, job: JobConfig, columns: Mapping[str, int])
         columns: Of every party that has columns.
 
     Raises:
-        NumericError: A value could overflow.
+        NumericError: A value could overflow, or a column would be rounded away.
         Refused: Batches are too small.
     """
     require_rank_margin(design.schedule.smallest, columns)
+    if not job.uses_gram:  # whose columns are in units of their root mean square
+        check_resolution(design.matrix[design.train], design.features, job.crypto.precision_bits)
     return prove_ranges(
         PlanRequest(
             key_bits=job.crypto.key_bits,

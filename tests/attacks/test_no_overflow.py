@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,20 @@ async def test_a_label_beyond_the_limit_ends_the_job_before_anything_is_sent(wor
     assert (record.status, record.error.error) == (JOB_FAILED, "NumericError")
     assert "the scores have left" in record.error.what
     assert not crossed(world) & {"EncryptedResiduals", "MaskedGradient"}
+
+
+@pytest.mark.parametrize("table", ["passive", "active", "labels"])
+async def test_what_would_be_rounded_away_is_refused_at_either_side(world: World, table: str) -> None:
+    replace(ROWS, **{table: getattr(ROWS, table) * 1e-12}).write(world)
+    record = await trained(world, job_of())
+    assert record.error.error == ("PeerFailed" if table == "passive" else "NumericError")
+    assert "bits of precision would round it away" in record.error.what
+    assert not crossed(world) & {"EncryptedScores", "MaskedGradient"}
+
+
+async def test_labels_that_are_all_the_same_are_no_matter_of_precision(world: World) -> None:
+    replace(ROWS, labels=np.full_like(ROWS.labels, 0.1)).write(world)
+    assert (await trained(world, job_of())).status == JOB_FINISHED
 
 
 async def test_scores_that_run_away_end_the_job_before_they_leave_the_range(world: World) -> None:
