@@ -296,8 +296,13 @@ class _Conductor:
         await self._active.enter("closing", "closing the job")
         request = pb.CloseJobRequest(turn=in_round(self._turn, rounds), outcome=pb.FINISHED)
         replies = await asyncio.gather(*(client.close_job(request) for client in self._passive))
-        replies.append(await self._coordinator.close_job(request))
-        return {peer.name: reply for peer, reply in zip(self._peers, replies, strict=True)}
+        named = dict(zip(self._job.passive, replies, strict=True))
+        try:
+            named[self._job.coordinator] = await self._coordinator.close_job(request)
+        except ColonnadeError as exc:
+            # Every part of the model is kept by now, and the coordinator has none: nothing is lost with it.
+            log.warning("job %s: the coordinator did not close it: %s", self._active.job_id, exc)
+        return named
 
     async def _while_present(self, work: Coroutine[None, None, T]) -> T:
         """Do the work while every party that has opened the job is present; end it with the first loss."""
