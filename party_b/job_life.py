@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from common.errors import ColonnadeError
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.wiretap import Wiretap
 from common.runtime.alignment_cache import Alignment, AlignmentCache
@@ -135,8 +136,14 @@ class JobLife:
         await self._active.enter("closing", "closing the job")
         request = pb.CloseJobRequest(turn=in_round(self._turn, rounds), outcome=pb.FINISHED)
         replies = await asyncio.gather(*(client.close_job(request) for client in self._passive))
-        replies += await asyncio.gather(*(client.close_job(request) for client in self._last))
-        return {peer.name: reply for peer, reply in zip(self._peers, replies, strict=True)}
+        named = {client.name: reply for client, reply in zip(self._passive, replies, strict=True)}
+        for last in self._last:
+            try:
+                named[last.name] = await last.close_job(request)
+            except ColonnadeError as exc:
+                # Every part of the model is kept by now, and the coordinator has none: nothing is lost with it.
+                log.warning("job %s: the coordinator did not close it: %s", self._active.job_id, exc)
+        return named
 
     async def abandon(self, outcome: pb.Outcome.ValueType, reason: str) -> None:
         """Tell every party that the job is over; those that cannot be reached notice by themselves."""

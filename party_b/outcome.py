@@ -149,6 +149,8 @@ def _notes(outcome: RunOutcome) -> list[str]:
         notes.append(f"{aligned:,} rows are common to all parties; {most:,} would have been possible")
     if outcome.aligned.reused:
         notes.append("ids were not aligned again: every party had kept the alignment of an earlier job")
+    if outcome.job.coordinator not in outcome.replies:
+        notes.append(f"{outcome.job.coordinator} did not close the job, and its traffic is not known")
     return notes
 
 

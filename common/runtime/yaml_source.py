@@ -27,6 +27,9 @@ MAX_FILE_BYTES = 1 << 20
 # Deeper nesting than this has no meaning in any of our files and would only exhaust the stack.
 MAX_DEPTH = 40
 
+# A list of thousands of columns fits; nine levels of ninefold aliases do not.
+MAX_VALUES = 200_000
+
 _TAG = "tag:yaml.org,2002:"
 _VARIABLE = re.compile(r"\$(\$\{|\{(?P<name>[^}]*)\})")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -94,6 +97,10 @@ _CoreSchemaLoader.add_implicit_resolver(
 )
 
 
+class _TooManyValues(Exception):
+    """Aliases of aliases make a short file a long one."""
+
+
 @dataclass(slots=True)
 class _Reader:
     """Walks the composed nodes once, and collects values, lines and problems."""
@@ -102,9 +109,13 @@ class _Reader:
     environment: Mapping[str, str]
     lines: dict[KeyPath, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    values: int = 0
 
     def value(self, node: yaml.Node, path: KeyPath) -> YamlValue:
         self.lines.setdefault(path, node.start_mark.line + 1)
+        self.values += 1
+        if self.values > MAX_VALUES:
+            raise _TooManyValues
         if len(path) > MAX_DEPTH:
             self.problems.append(Problem(path[:3], f"nested deeper than {MAX_DEPTH} levels"))
             return None
@@ -179,7 +190,12 @@ def read_document(path: Path, environment: Mapping[str, str] | None = None) -> D
     if not isinstance(node, yaml.MappingNode):
         raise ConfigError("the file holds no keys", where=str(path), advice="`vfl init DIR` writes examples.")
     reader = _Reader(loader, os.environ if environment is None else environment)
-    data = reader.mapping(node, ())
+    try:
+        data = reader.mapping(node, ())
+    except _TooManyValues:
+        raise ConfigError(
+            f"holds more than {MAX_VALUES} values, aliases counted where they are used", where=str(path)
+        ) from None
     return Document(path, data, reader.lines, tuple(reader.problems))
 
 

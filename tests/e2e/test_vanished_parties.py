@@ -174,6 +174,18 @@ async def test_a_coordinator_that_is_silent_while_a_job_is_opened_ends_it_long_b
     assert await federation.runs_the_next_job()
 
 
+async def test_a_coordinator_that_cannot_close_a_trained_job_costs_nobody_the_model(federation):
+    jobs = federation.folder / "state" / "coordinator" / "jobs"
+    jobs.rename(jobs.with_name("kept"))
+    jobs.touch()  # Its record of the job cannot be written.
+    job_id, report = await federation.run(job(job="unclosed"))
+    jobs.unlink()
+    jobs.with_name("kept").rename(jobs)
+    assert "coordinator" not in report["traffic"]
+    assert any("coordinator did not close the job" in note for note in report["notes"])
+    assert federation.model("party_a", job_id)["rounds"] == report["rounds"]
+
+
 @pytest.mark.fullsize
 @pytest.mark.parametrize("victim", ["party_a", "coordinator"])
 async def test_a_silent_peer_is_noticed_within_keepalive_and_comes_back_to_an_ended_job(federation, victim):

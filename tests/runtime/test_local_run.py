@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,20 @@ async def test_a_service_that_does_not_start_is_named_with_the_end_of_its_log(
 
     assert "the state directory cannot be written" in caught.value.where
     assert parties.running == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such signal")
+def test_services_end_when_the_command_that_started_them_is_killed() -> None:
+    starter = (
+        "import subprocess; from common.runtime.cli.local_parties import _ending_with_us\n"
+        "with subprocess.Popen(['sleep', '600'], preexec_fn=_ending_with_us()): print('up', flush=True)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", starter], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    process.kill()
+    # The pipe ends when the last process that holds it does.
+    process.communicate(timeout=30)
 
 
 def test_throw_away_certificates_need_no_warning_about_their_end(tmp_path: Path) -> None:

@@ -114,6 +114,13 @@ def test_a_file_that_contains_itself_is_refused_and_does_not_exhaust_the_stack(w
     assert "nested deeper" in document.problems[0].text
 
 
+def test_aliases_of_aliases_are_refused_before_they_fill_the_memory(write: Write) -> None:
+    levels = ["l0: &l0 [x, x, x, x, x, x, x, x, x]"]
+    levels += [f"l{level}: &l{level} [{', '.join([f'*l{level - 1}'] * 9)}]" for level in range(1, 12)]
+    with pytest.raises(ConfigError, match="holds more than"):
+        read(write, "\n".join(levels))
+
+
 def test_an_unknown_tag_is_a_problem_and_nothing_is_constructed(write: Write) -> None:
     document = read(write, "a: !!python/object/apply:os.system [true]\nb: !secret x\n")
 

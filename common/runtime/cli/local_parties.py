@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import json
+import signal
+import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +34,8 @@ KILL_AFTER_S = STOP_GRACE_S + 10.0
 
 # Whoever is dialled must listen before the one who dials it learns its port.
 START_ORDER: tuple[Role, ...] = ("coordinator", "passive", "active")
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 _TAIL_LINES = 15
 _TAIL_BYTES = 8192
@@ -110,6 +115,7 @@ class LocalParties:
                 stdout=PIPE,
                 stderr=handle,
                 start_new_session=True,
+                preexec_fn=_ending_with_us(),
             )
         started = LocalProcess(party, config, process, log)
         try:
@@ -164,6 +170,15 @@ class LocalParties:
     async def _stop(self) -> None:
         stopping = [_ended(one.process) for one in reversed(self.running)]
         await asyncio.gather(*stopping)
+
+
+def _ending_with_us() -> Callable[[], None] | None:
+    """Return what a forked service does first: ask Linux to stop it when we die, even by SIGKILL."""
+    if sys.platform != "linux":
+        return None
+    # Loaded before the fork, which copies whatever lock another thread may hold.
+    prctl = ctypes.CDLL(None).prctl
+    return lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 async def _ended(process: Process) -> None:
