@@ -141,7 +141,7 @@ class JobLife:
             try:
                 named[last.name] = await last.close_job(request)
             except ColonnadeError as exc:
-                # Every part of the model is kept by now, and the coordinator has none: nothing is lost with it.
+                # Every part of the model is kept by now, and the coordinator has none: nothing is lost.
                 log.warning("job %s: the coordinator did not close it: %s", self._active.job_id, exc)
         return named
 
