@@ -188,7 +188,7 @@ def _by_party(leaks: Sequence[str], parties: Mapping[str, Role]) -> list[Learnt]
     groups: dict[str, list[str]] = {party: [] for party in (*parties, "")}
     for text in leaks:
         party = text.split(" ", 1)[0]
-        if party in parties:
+        if party in parties and not text.startswith(f"{party} and "):
             rest = text.removeprefix(party).lstrip()
             groups[party].append(rest[:1].upper() + rest[1:])
         else:

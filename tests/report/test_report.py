@@ -245,3 +245,19 @@ def test_amounts_are_written_for_people() -> None:
         "3 min 05 s",
         "2 h 03 min",
     ]
+
+
+def test_what_two_parties_learnt_is_not_said_of_the_first_alone():
+    html = report_html(
+        replace(RECORD, leaks=["party_b and party_a each learnt the size of the other's set."])
+    )
+    assert "party_b and party_a each learnt" in html
+    assert "Several parties" in html
+
+
+def test_conjugate_gradients_stop_by_the_residual_and_the_page_says_so():
+    settings = {**RECORD.settings, "algorithm": "he_logistic", "train": {"solver": "cg"}}
+    html = report_html(replace(RECORD, settings=settings, stopped_because="tolerance"))
+    assert "Encrypted logistic regression between" in html
+    assert "the residual fell below the tolerance" in html
+    assert "after the round's step" in html.replace("&#39;", "'")

@@ -34,7 +34,11 @@ def estimate_command(
     ] = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option("--columns", metavar="PARTY=N", help="Columns of a passive party; may be repeated."),
+        typer.Option(
+            "--columns",
+            metavar="PARTY=N",
+            help="Columns of a passive party, otherwise taken to be as many as ours; may be repeated.",
+        ),
     ] = None,
 ) -> None:
     """Say what a job will cost in seconds, bytes and memory; nothing is started and nobody is dialled.
