@@ -160,6 +160,8 @@ def problems_of(error: ValidationError, model: type[BaseModel], data: Any) -> It
                 Problem((*_existing(item["loc"], data), *found.path), found.text) for found in broken.problems
             )
             continue
+        if item["type"] == "too_short" and _is_longer(item["loc"], data, item.get("ctx", {})):
+            continue
         named = item["type"] in ("missing", "extra_forbidden")
         path = _without_tags(item["loc"], data) if named else _existing(item["loc"], data)
         text = _text(item["type"], item["msg"], item.get("ctx", {}))
@@ -194,6 +196,15 @@ def _existing(path: KeyPath, data: Any) -> KeyPath:
             data = data[key]
             known = (*known, key)
     return known
+
+
+def _is_longer(path: KeyPath, data: Any, context: dict[str, Any]) -> bool:
+    """Tell whether a list is long enough in the file: pydantic counts only its items that are right."""
+    for key in path:
+        if not _holds(data, key):
+            return False
+        data = data[key]
+    return isinstance(data, list) and len(data) >= context["min_length"]
 
 
 def _holds(data: Any, key: str | int) -> bool:

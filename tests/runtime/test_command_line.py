@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import subprocess
@@ -205,3 +206,15 @@ def test_debug_may_stand_anywhere(folder: Path) -> None:
 
     assert done.returncode == 2
     assert "Traceback" in done.stderr
+
+
+def test_a_letter_that_the_output_cannot_hold_ends_nothing() -> None:
+    code = "import common.runtime.cli.app as app; app.main = lambda: print('↑ größe')\n"
+    code += "from common.runtime.cli.entry import main; main()"
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert (result.returncode, result.stdout) == (0, b"? gr??e\n")

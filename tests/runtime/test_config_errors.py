@@ -291,3 +291,12 @@ def test_configurations_cannot_be_changed(write: Write, party_text: str) -> None
 
     with pytest.raises(ValueError, match="frozen"):
         config.party = "other"  # type: ignore[misc]
+
+
+def test_a_list_with_wrong_items_is_not_called_too_short(write: Callable[[str, str], Path]) -> None:
+    parties = "".join(f"  - {{party: {name}, role: {name}}}\n" for name in ("active", "passive", "nobody"))
+    path = write("local.yaml", f"parties:\n{parties}job: {{}}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_local(path)
+    assert "parties[2].role" in str(caught.value)
+    assert "at least 3 items" not in str(caught.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -12,6 +13,10 @@ def main() -> None:
         # gRPC's C core prints lines of its own beside our one error block. It reads this when it is imported.
         # A service keeps them: they are the only trace of a client that was refused during TLS.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # An arrow that the terminal's encoding lacks must not end a job that runs well.
+            stream.reconfigure(errors="replace")
     from common.runtime.cli.app import main as run
 
     run()
