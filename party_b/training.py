@@ -23,7 +23,7 @@ from common.runtime.linear_solver import active_solver, gram_tools, prove_gram_p
 from common.runtime.noise_ahead import NoiseAhead
 from common.runtime.stopwatch import Stopwatch
 from common.types import Floats
-from party_b.convergence import Settled
+from party_b.convergence import Convergence
 from party_b.gram_rounds import GramRounds
 from party_b.he_gram import ActiveGram
 from party_b.he_linear import ActiveRegression, LabelledRows
@@ -87,7 +87,7 @@ class Training:
             ahead.finish()
 
     async def _train(self, round_done: RoundDone) -> None:
-        settled = Settled(self._job.train.tolerance, self._batches)
+        convergence = Convergence(self._job.train.tolerance, self._batches)
         turned = _NO_TURN
         for number in range(1, self._job.train.max_rounds + 1):
             result = await self._rounds.run(number, turned)
@@ -97,7 +97,7 @@ class Training:
                 loss = self._scalars.objective if self._job.train.has_loss(number) else None
             self.losses.append(loss)
             await round_done(number, loss)
-            self.converged = self._scalars.converged if self._scalars else settled.after(self.losses)
+            self.converged = self._scalars.converged if self._scalars else convergence.settled(loss)
             if self.converged:
                 return
             if isinstance(self._solver, ConjugateBlock):
