@@ -22,7 +22,7 @@ from common.rpc.wiretap import Tap, Wiretap
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
 from common.runtime.hosting import Ending, HostedJob, JobHost
-from common.runtime.state import JobStore
+from common.runtime.state import STATUS_FILE, JobStore
 from common.runtime.stopwatch import Stopwatch
 from coordinator.he_gram import GramKeyHolder
 from coordinator.he_gram_service import GramServicer
@@ -114,7 +114,10 @@ class _Servicer(GramServicer):
         hosted = self._host.find(request.turn, caller(context))
         key = hosted.state.key.public
         return he.PublicKey(
-            turn=request.turn, modulus=key.modulus_bytes, noise_generator=key.noise_generator_bytes
+            turn=request.turn,
+            modulus=key.modulus_bytes,
+            noise_generator=key.noise_generator_bytes,
+            columns=hosted.state.columns,
         )
 
     async def DecryptGradient(  # noqa: N802
@@ -173,7 +176,7 @@ class _Servicer(GramServicer):
             "sent_bytes": traffic.sent_bytes,
             "received_bytes": traffic.received_bytes,
         }
-        await asyncio.to_thread(self._store.write_json, hosted.job_id, "status.json", record)
+        await asyncio.to_thread(self._store.write_json, hosted.job_id, STATUS_FILE, record)
         return pb.CloseJobReply(
             turn=pb.Turn(job_id=hosted.job_id, job_digest=hosted.digest, round=ending.rounds),
             sent_bytes=traffic.sent_bytes,

@@ -95,7 +95,7 @@ class RegressionCalls(JobCalls):
         """Prove the plan, fetch the public key from the coordinator itself, and take the role."""
         columns = self._checked(request)
         await self.watch.thread("preparing", prove_plan, self.design, self._job, columns)
-        key = await self.coordinator.public_key()
+        key = await self.coordinator.public_key(columns)
         if self._role is None:
             solver = await self.watch.thread(
                 "preparing", passive_solver, self.design, self._job, request.learning_rate

@@ -29,7 +29,7 @@ from common.runtime.coordinator_client import CoordinatorClient
 from common.runtime.hosting import Ending, HostedJob, JobHost
 from common.runtime.linear_design import alignment_key, id_rule, plain_design, read_dataset
 from common.runtime.saved_model import MODEL_FILE
-from common.runtime.state import JobStore
+from common.runtime.state import STATUS_FILE, JobStore
 from party_a.align_calls import AlignmentCalls, OwnIds
 from party_a.align_service import AlignServicer
 from party_a.he_gram_calls import GramCalls
@@ -247,7 +247,7 @@ class _Servicer(AlignServicer, GramServicer):
             "received_bytes": traffic.received_bytes,
             "notes": calls.notes(),
         }
-        await asyncio.to_thread(self._store.write_json, hosted.job_id, "status.json", record)
+        await asyncio.to_thread(self._store.write_json, hosted.job_id, STATUS_FILE, record)
         return pb.CloseJobReply(
             turn=pb.Turn(job_id=hosted.job_id, job_digest=hosted.digest, round=ending.rounds),
             sent_bytes=traffic.sent_bytes,

@@ -175,7 +175,7 @@ class RegressionConductor:
             columns=designed.columns,
             learning_rate=designed.learning_rate,
         )
-        key = await self._coordinator.public_key()
+        key = await self._coordinator.public_key(designed.columns)
         replies = await asyncio.gather(*(client.prepare(request) for client in self._passive))
         for client, reply in zip(self._passive, replies, strict=True):
             if reply.key_id != key.key_id:

@@ -18,14 +18,13 @@ from common.rpc.pb import active_party_pb2 as pb
 from common.rpc.pb.job_pb2 import ErrorDetail
 from common.runtime.config_party import PartyConfig
 from common.runtime.job_kinds import Job, kind_of
-from common.runtime.state import JobStore
+from common.runtime.state import STATUS_FILE, JobStore
 
 log = logging.getLogger("vfl.party_b")
 
 # Events kept for whoever attaches late; the older ones of a very long job are dropped.
 KEPT_EVENTS = 4096
 MAX_RUNNING = 32
-STATUS_FILE = "status.json"
 
 
 @dataclass(slots=True)

@@ -78,9 +78,22 @@ class CoordinatorClient:
             peer_s=self._own.deadlines.peer_s,
         )
 
-    async def public_key(self) -> PublicKey:
-        """Return the job's public key, checked."""
+    async def public_key(self, columns: Mapping[str, int]) -> PublicKey:
+        """Return the job's public key, checked.
+
+        Args:
+            columns: Of every party, as this one was told.
+
+        Raises:
+            RemoteProtocolError: The key is damaged, or a party has declared other columns to the coordinator.
+        """
         reply = await self._stub.GetPublicKey(he.PublicKeyRequest(turn=self._turn), timeout=self._call_s)
+        for party, count in columns.items():
+            declared = reply.columns.get(party)
+            if declared != count:
+                raise RemoteProtocolError(
+                    f"{party} has declared {declared} columns to {self.name}, but {count} to the others"
+                )
         return PublicKey.from_bytes(reply.modulus, reply.noise_generator)
 
     async def decrypt_gradient(self, number: int, masked: SealedVector) -> list[int]:

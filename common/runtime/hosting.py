@@ -22,14 +22,15 @@ from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig, Policy
 from common.runtime.config_predict import PredictJob
 from common.runtime.job_kinds import Job, job_from_json
-from common.runtime.state import checked_job_id
+from common.runtime.state import STATUS_FILE, JobStore, checked_job_id
 
 log = logging.getLogger("vfl.runtime")
 
 State = TypeVar("State")
 
-# A peer may not fill our memory with jobs it never ends.
+# A peer may not fill our memory with jobs it never ends, nor keep everybody else out.
 MAX_OPEN_JOBS = 64
+MAX_OPEN_JOBS_EACH = 32
 # How many ended jobs are remembered, so that a late call is told why its job is gone.
 REMEMBERED_JOBS = 256
 
@@ -74,6 +75,7 @@ class JobHost(Generic[State]):
     ) -> None:
         """`on_end` is called once a job, however it ends: it keeps or drops what the job left."""
         self._own = own
+        self._store = JobStore(own.state)
         self._on_end = on_end
         self._jobs: dict[str, HostedJob[State]] = {}
         self._ended: OrderedDict[str, _Ended] = OrderedDict()
@@ -106,8 +108,10 @@ class JobHost(Generic[State]):
         """Open a job that was admitted; nobody is expected to be present in it yet."""
         if len(self._jobs) >= MAX_OPEN_JOBS:
             raise Refused(f"{self._own.party} has {MAX_OPEN_JOBS} open jobs, and takes no more at a time")
+        if sum(hosted.config.active == job.active for hosted in self._jobs.values()) >= MAX_OPEN_JOBS_EACH:
+            raise Refused(f"{job.active} has {MAX_OPEN_JOBS_EACH} open jobs here, and gets no more at a time")
         job_id = request.turn.job_id
-        if job_id in self._jobs or job_id in self._ended:
+        if job_id in self._jobs or job_id in self._ended or self._store.has(job_id, STATUS_FILE):
             # Opened twice at the same moment, it would lose the state of the first opening.
             raise Refused("a job of this id is open or has ended here; submit it again under a new one")
         attendees = Attendees(self._own.deadlines.peer_s, lambda party: self._vanished(job_id, party))

@@ -21,6 +21,10 @@ _JOB_ID = re.compile(JOB_ID_PATTERN)
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
+STATUS_FILE = "status.json"
+"""How a job ended, or how far it is; every job that a party took part in leaves one."""
+
+
 class StateError(ColonnadeError):
     """A party's own state cannot be written or read."""
 

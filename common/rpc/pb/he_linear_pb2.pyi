@@ -208,25 +208,53 @@ Global___PublicKeyRequest: _TypeAlias = PublicKeyRequest  # noqa: Y015
 class PublicKey(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class ColumnsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     TURN_FIELD_NUMBER: _builtins.int
     MODULUS_FIELD_NUMBER: _builtins.int
     NOISE_GENERATOR_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
     modulus: _builtins.bytes
     """N"""
     noise_generator: _builtins.bytes
     """h_s = (-x^2)^N mod N^2 (Damgard, Jurik, Nielsen 2010)"""
     @_builtins.property
     def turn(self) -> _job_pb2.Turn: ...
+    @_builtins.property
+    def columns(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What C will decrypt for each party at most in a round. A and B compare it with what they were told, so that
+        nobody can have longer vectors opened than the others know of.
+        """
+
     def __init__(
         self,
         *,
         turn: _job_pb2.Turn | None = ...,
         modulus: _builtins.bytes = ...,
         noise_generator: _builtins.bytes = ...,
+        columns: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["modulus", b"modulus", "noise_generator", b"noise_generator", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "modulus", b"modulus", "noise_generator", b"noise_generator", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
