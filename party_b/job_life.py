@@ -159,7 +159,13 @@ class JobLife:
                 log.info("job %s: %s was not told that it ended: %s", self._active.job_id, peer.name, reply)
 
     async def disconnect(self) -> None:
-        """Close every connection of the job."""
+        """Be present no longer, and close every connection of the job.
+
+        Not before every party was told that it ended: it would take our absence for a loss.
+        """
+        for attending in self._attending:
+            attending.cancel()
+        await asyncio.gather(*self._attending, return_exceptions=True)
         for peer in self._peers:
             await peer.disconnect()
         self._tools.wiretap.forget(self._active.job_id)
@@ -176,9 +182,6 @@ class JobLife:
         finally:
             main.cancel()
             await asyncio.gather(main, return_exceptions=True)
-            for attending in self._attending:
-                attending.cancel()
-            await asyncio.gather(*self._attending, return_exceptions=True)
 
     def attend(self, peer: PassiveLine | CoordinatorClient) -> None:
         """Be present at a party from its opening on, because its clock for us runs from then on."""
