@@ -24,7 +24,7 @@ JOBS = ("gram", "gram_two_passive")
 
 
 @pytest.fixture(params=JOBS)
-def job(request: pytest.FixtureRequest, small_keys: None) -> Captured:
+def job(request: pytest.FixtureRequest) -> Captured:
     """Return each captured job."""
     captured: Captured = request.getfixturevalue(request.param)
     return captured

@@ -199,11 +199,11 @@ def test_a_key_of_another_length_than_agreed_is_not_used() -> None:
         cipher_for(job_of(), key, None)
 
 
+@pytest.mark.parametrize("key_bits", [256, 384])
 async def test_c_makes_a_key_of_the_length_that_the_job_names(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture, key_bits: int
 ) -> None:
-    for key_bits in (256, 384):
-        async with oracle_of(world, job_of(crypto={"key_bits": key_bits}), caplog) as oracle:
-            await oracle.open_everywhere()
-            assert oracle.cipher is not None
-            assert oracle.cipher.key.bits == key_bits
+    async with oracle_of(world, job_of(crypto={"key_bits": key_bits}), caplog) as oracle:
+        await oracle.open_everywhere()
+        assert oracle.cipher is not None
+        assert oracle.cipher.key.bits == key_bits

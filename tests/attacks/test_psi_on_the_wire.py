@@ -106,19 +106,14 @@ def whose(scalars: list[SecretScalar], parties: tuple[str, ...], world: World) -
     }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _small_keys_first(small_keys: None) -> None:
-    """Have the switch for small keys set before the fixtures of single tests, which would take it back."""
-
-
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory, small_keys: None) -> Aligned:
+def two(tmp_path_factory: pytest.TempPathFactory) -> Aligned:
     """Return a job of one passive party and the active one."""
     return run(tmp_path_factory.mktemp("two-sets"))
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory, small_keys: None) -> Aligned:
+def three(tmp_path_factory: pytest.TempPathFactory) -> Aligned:
     """Return a job of two passive parties and the active one."""
     return run(
         tmp_path_factory.mktemp("three-sets"),
@@ -213,9 +208,7 @@ def test_the_aligned_rows_are_exactly_the_common_ids(aligned: Aligned) -> None:
         assert [one.rows for one in aligned.messages(party, "sent", "CommonRowsSet")] == [len(common)]
 
 
-def test_the_own_policy_of_b_ends_a_job_with_too_few_before_any_position_is_sent(
-    tmp_path: Path, small_keys: None
-) -> None:
+def test_the_own_policy_of_b_ends_a_job_with_too_few_before_any_position_is_sent(tmp_path: Path) -> None:
     result = run(tmp_path, policies={"party_b": {**POLICY, "min_intersection": 51}})
     assert result.record.status == JOB_FAILED
     assert "50 ids are common to all parties, 51 are needed" in result.record.error.what
@@ -225,7 +218,7 @@ def test_the_own_policy_of_b_ends_a_job_with_too_few_before_any_position_is_sent
             assert not result.messages(party, direction, "CommonRows")
 
 
-def test_the_own_policy_of_a_shows_nothing_to_a_b_that_would_go_on(tmp_path: Path, small_keys: None) -> None:
+def test_the_own_policy_of_a_shows_nothing_to_a_b_that_would_go_on(tmp_path: Path) -> None:
     result = run(tmp_path, policies={"party_a": {**POLICY, "min_intersection": 51}})
     assert result.record.status == JOB_FAILED
     assert "50 common ids are fewer than the 51 that the policy" in result.record.error.what
@@ -309,9 +302,7 @@ async def test_ids_are_not_described_before_an_alignment_has_begun_nor_after_it_
         await b.a.DescribeIds(request, timeout=CALL_S)
 
 
-def test_two_jobs_on_the_same_ids_show_unrelated_points(
-    two: Aligned, tmp_path: Path, small_keys: None
-) -> None:
+def test_two_jobs_on_the_same_ids_show_unrelated_points(two: Aligned, tmp_path: Path) -> None:
     again = run(tmp_path)
     seen = set().union(*two.sets("party_b", "received"))
     assert not seen & set().union(*again.sets("party_b", "received"))

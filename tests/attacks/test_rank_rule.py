@@ -229,12 +229,14 @@ async def test_a_job_at_the_limit_runs(world: World, case: tuple[int, int, int, 
     assert record.status == JOB_FINISHED, record.error.what
 
 
-async def test_b_cannot_talk_a_out_of_its_own_columns(world: World) -> None:
+@pytest.mark.parametrize(
+    "columns", [{"party_a": 1, "party_b": 4}, {"party_a": 4}, {"party_a": 4, "party_b": 0}]
+)
+async def test_b_cannot_talk_a_out_of_its_own_columns(world: World, columns: dict[str, int]) -> None:
     """B names all columns in Prepare; A knows its own, and every party of the job must be there."""
     written(world, 18, (4, 4))
-    for columns in ({"party_a": 1, "party_b": 4}, {"party_a": 4}, {"party_a": 4, "party_b": 0}):
-        async with by_hand(world, job_of(), (4, 4)) as b:
-            await b.open()
-            b.columns = columns
-            with pytest.raises(PeerRefused, match="not those that were declared"):
-                await b.prepare(18)
+    async with by_hand(world, job_of(), (4, 4)) as b:
+        await b.open()
+        b.columns = columns
+        with pytest.raises(PeerRefused, match="not those that were declared"):
+            await b.prepare(18)
