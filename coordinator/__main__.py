@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
-from common.runtime.service_process import run_party
+from common.runtime.service_process import leave, run_party
 from coordinator.service import CoordinatorService
 
 
 def main() -> None:
     """Run the service; the exit code says how it ended."""
-    sys.exit(run_party("coordinator", CoordinatorService))
+    leave(run_party("coordinator", CoordinatorService))
 
 
 if __name__ == "__main__":

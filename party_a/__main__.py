@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
-from common.runtime.service_process import run_party
+from common.runtime.service_process import leave, run_party
 from party_a.service import PassiveService
 
 
 def main() -> None:
     """Run the service; the exit code says how it ended."""
-    sys.exit(run_party("passive", PassiveService))
+    leave(run_party("passive", PassiveService))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from common.runtime.cli import certs, check, demo, estimate, init, jobs, local, predict, serve
-from common.runtime.service_process import check_imports, reported, set_up_logging
+from common.runtime.service_process import check_imports, leave, reported, set_up_logging
 
 app = typer.Typer(
     name="vfl",
@@ -60,7 +60,7 @@ def main() -> None:
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
     set_up_logging(logging.DEBUG if debug else logging.WARNING)
-    sys.exit(reported(lambda: _run(arguments), show_traceback=debug))
+    leave(reported(lambda: _run(arguments), show_traceback=debug))
 
 
 def _run(arguments: list[str]) -> int:
