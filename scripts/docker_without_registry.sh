@@ -62,7 +62,7 @@ start_daemon() {
     done
     COMPOSE=(docker-compose)
     docker compose version >/dev/null 2>&1 && COMPOSE=(docker compose)
-    "${COMPOSE[@]}" version | head -1
+    "${COMPOSE[@]}" version | sed -n 1p
     docker info --format '{{.ServerVersion}}, storage {{.Driver}}, cgroup v{{.CgroupVersion}}' || {
         tail -20 "$work/dockerd.log" >&2
         fail "dockerd does not start on this machine"
@@ -73,7 +73,7 @@ make_base_image() {
     local tag mirror
     tag=$(sed -n 's/^ARG BASE_IMAGE=//p' Dockerfile)
     # shellcheck disable=SC2016  # apt-get fills in $(SITE)
-    mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Codename: bookworm' 'Label: Debian' | head -1)
+    mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Codename: bookworm' 'Label: Debian' | sed -n 1p)
     say "$tag from $mirror"
     debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates \
         bookworm "$work/root" "$mirror" >"$work/debootstrap.log" || { tail -20 "$work/debootstrap.log" >&2; fail "debootstrap failed"; }
