@@ -9,8 +9,8 @@ from common.errors import RemoteProtocolError
 from common.rpc.identity import Context
 from common.rpc.pb import he_gram_pb2 as gram
 from common.rpc.pb import he_linear_pb2 as he
+from common.runtime.guest.job_calls import JobServicer
 from party_a.he_gram_calls import GramCalls
-from party_a.job_calls import JobServicer
 from party_a.regression_calls import RegressionCalls
 
 M = TypeVar("M")

@@ -19,13 +19,13 @@ from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
 from common.runtime.config_job import JobConfig
 from common.runtime.coordinator_client import CoordinatorClient
+from common.runtime.guest.align_calls import AlignmentCalls
+from common.runtime.guest.job_calls import JobCalls
 from common.runtime.linear_design import LinearDesign, cipher_for, loss_of, plain_design, prove_plan
 from common.runtime.linear_solver import passive_solver
 from common.runtime.noise_ahead import NoiseAhead
 from common.runtime.saved_model import SavedModel, saved_loss
 from common.types import Floats, Ints
-from party_a.align_calls import AlignmentCalls
-from party_a.job_calls import JobCalls
 from party_a.solver_turns import SolverTurns
 
 _SCORE_BYTES = 8  # a partial score in the clear is a double

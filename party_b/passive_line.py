@@ -45,13 +45,13 @@ class PassiveLine:
         request = pb.OpenJobRequest(
             turn=self._turn,
             greeting=make_greeting(self._own.party, self._own.role),
-            expected_role="passive",
+            expected_role=self._offered.role_of(self.name) or "",
             job_json=self._offered.canonical_json(),
             alignment_id=alignment_id,
         )
         # The other side reads its file meanwhile, and may open the job at the coordinator.
         reply = await self._stub.OpenJob(request, timeout=self._step_s)
-        check_greeting(reply.greeting, self.name, "passive", self.address)
+        check_greeting(reply.greeting, self.name, self._offered.role_of(self.name), self.address)
         if reply.rows < 1:
             raise RemoteProtocolError(f"{self.name} opened the job without its number of rows")
         self._check_rule(rule, reply.id_rule)

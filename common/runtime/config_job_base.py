@@ -32,6 +32,11 @@ class JobBase(Section):
         return (self.active, *self.passive)
 
     @property
+    def guests(self) -> tuple[str, ...]:
+        """Everybody else whose rows are aligned, in the order in which ids pass them."""
+        return self.passive
+
+    @property
     def most_rounds(self) -> int:
         """How many rounds the job takes at most; 0 for a job without rounds."""
         return 0

@@ -98,7 +98,7 @@ class JobHost(Generic[State]):
                 f"{self._own.party} is a {self._own.role} party; the job names it as {role or 'no party'}",
                 advice="Give every party in the job file the role that its own party file declares.",
             )
-        callers = (job.active,) if role == "passive" else (job.active, *job.passive)
+        callers = self._callers(job)
         if caller not in callers:
             raise Refused(f"{caller} may not open this job here; {' or '.join(callers)} may")
         self._agree(job)
@@ -196,7 +196,7 @@ class JobHost(Generic[State]):
         return hosted.ending
 
     def _callers(self, job: Job) -> tuple[str, ...]:
-        return (job.active,) if self._own.role == "passive" else (job.active, *job.passive)
+        return (job.active, *job.passive) if self._own.role == "coordinator" else (job.active,)
 
     def _unknown(self, job_id: str, caller: str) -> UnknownJob:
         ended = self._ended.get(job_id)

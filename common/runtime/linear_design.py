@@ -113,7 +113,7 @@ def id_rule(own: PartyConfig, job: JobBase) -> str:
 def alignment_key(own: PartyConfig, job: JobBase, ids: Sequence[str]) -> AlignmentKey:
     """Return under what this party keeps the alignment of a job over these ids."""
     digest = ids_digest(ids).hex()
-    return AlignmentKey(job.active, job.passive, job.data.dataset, id_rule(own, job), digest)
+    return AlignmentKey(job.active, job.guests, job.data.dataset, id_rule(own, job), digest)
 
 
 def open_dataset(name: str, dataset: DatasetConfig, label: Label | None = None) -> Table:

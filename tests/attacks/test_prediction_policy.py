@@ -22,9 +22,9 @@ from common.rpc.pb import predict_pb2 as pb
 from common.rpc.pb.active_party_pb2 import JOB_FINISHED
 from common.runtime.compute import InProcessExecutor
 from common.runtime.config_predict import PredictJob
+from common.runtime.guest.quota import DailyQuota
 from common.runtime.state import StateError
 from common.runtime.stopwatch import Stopwatch
-from party_a.quota import DailyQuota
 from party_b.alignment import AlignmentConductor, Alike
 from party_b.alignment_client import AlignmentClient
 from tests.attacks.world import CALL_S, POLICY, Rows, World, job_of, opening, turn_of

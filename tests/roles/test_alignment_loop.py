@@ -12,8 +12,8 @@ from common.crypto.entropy import SeededEntropy
 from common.crypto.psi_curve import SecretScalar
 from common.errors import Refused, RemoteProtocolError
 from common.runtime.compute import InProcessExecutor
+from common.runtime.guest.align import PassiveAlignment
 from common.types import Ints
-from party_a.align import PassiveAlignment
 from party_b.align import ActiveAlignment, ring
 
 

@@ -1,4 +1,4 @@
-"""A passive party's side of entity alignment, call by call: converts, and calls the role."""
+"""Entity alignment at a party that does not conduct it, call by call: converts, and calls the role."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from common.rpc.chunks import chunk_slices
 from common.rpc.pb import align_pb2 as pb
 from common.rpc.pb.job_pb2 import Turn
 from common.runtime.alignment_cache import ALIGNMENT_ID_BYTES, Alignment, AlignmentCache, AlignmentKey
+from common.runtime.guest.align import PassiveAlignment, check_count
 from common.runtime.stopwatch import Stopwatch
 from common.runtime.tally import Tally
 from common.types import Ints
-from party_a.align import PassiveAlignment, check_count
 
 # So often the caller is told how far a set has come; it also shows a proxy that the call is alive.
 _REPORT_EVERY_S = 1.0
@@ -51,7 +51,7 @@ class OwnIds:
 
 
 class AlignmentCalls:
-    """The alignment of one job at one passive party."""
+    """The alignment of one job at one guest."""
 
     def __init__(self, own: OwnIds, cache: AlignmentCache, executor: Executor) -> None:
         self._own = own

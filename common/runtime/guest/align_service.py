@@ -1,4 +1,4 @@
-"""The calls of entity alignment at a passive party (protos/vfl/v1/align.proto): checks, and hands on."""
+"""The calls of entity alignment at a guest (protos/vfl/v1/align.proto): checks, and hands on."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import TypeVar
 from common.errors import RemoteProtocolError
 from common.rpc.identity import Context
 from common.rpc.pb import align_pb2 as align
-from common.rpc.pb import he_linear_pb2 as he
-from party_a.job_calls import JobCalls, JobServicer
-from party_a.regression_calls import RegressionCalls
+from common.runtime.guest.job_calls import JobCalls, JobServicer
 
 M = TypeVar("M")
 
 
 class AlignServicer(JobServicer):
-    """The part of the service that aligns ids, and builds the design on the rows that are common."""
+    """The part of the service that aligns ids."""
 
     async def BlindOwnIds(  # noqa: N802
         self, request: align.BlindOwnIdsRequest, context: Context
@@ -51,11 +49,6 @@ class AlignServicer(JobServicer):
     async def DescribeIds(self, request: align.DescribeIdsRequest, context: Context) -> align.IdProfile:  # noqa: N802
         alignment = self._calls(JobCalls, request.turn, context).alignment
         return await alignment.describe(request.turn)
-
-    async def BuildDesign(self, request: he.BuildDesignRequest, context: Context) -> he.BuildDesignReply:  # noqa: N802
-        calls = self._calls(RegressionCalls, request.turn, context)
-        rows = calls.alignment.rows(request.alignment_id, request.rows)
-        return await calls.build_design(request.turn, rows)
 
 
 async def _first_of(request: AsyncIterator[M], content: str) -> M:

@@ -1,4 +1,4 @@
-"""Scores of new rows at a passive party (protos/vfl/v1/predict.proto): common rows, as the policy allows."""
+"""Scores of new rows at a guest (protos/vfl/v1/predict.proto): common rows, as the policy allows."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from common.rpc.pb import predict_pb2 as pb
 from common.rpc.pb.he_linear_pb2 import PartialScores
 from common.runtime.config_party import PartyConfig
 from common.runtime.config_predict import PredictJob
+from common.runtime.guest.align_calls import AlignmentCalls
+from common.runtime.guest.job_calls import JobCalls
+from common.runtime.guest.quota import DailyQuota
 from common.runtime.new_rows import NewRows, read_new_rows
 from common.runtime.saved_model import SavedModel, load_model
 from common.runtime.state import JobStore
 from common.types import Floats, Ints
-from party_a.align_calls import AlignmentCalls
-from party_a.job_calls import JobCalls
-from party_a.quota import DailyQuota
 
 _SCORE_BYTES = 8  # a partial score in the clear is a double
 
@@ -78,7 +78,7 @@ def scorable(own: PartyConfig, job: PredictJob, store: JobStore, least: int) -> 
 
 
 class PredictionCalls(JobCalls):
-    """The state of one prediction at one passive party."""
+    """The state of one prediction at one guest."""
 
     def __init__(
         self, job: PredictJob, scorable: Scorable, alignment: AlignmentCalls, quota: DailyQuota

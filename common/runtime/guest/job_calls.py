@@ -1,4 +1,4 @@
-"""What every job is at a passive party, and how a call finds the job that it belongs to."""
+"""What every job is at a party that does not conduct it, and how a call finds its job."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from common.errors import RemoteProtocolError
 from common.rpc.identity import Context, caller
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.pb.passive_party_pb2_grpc import PassivePartyServicer
+from common.runtime.guest.align_calls import AlignmentCalls
 from common.runtime.hosting import JobHost
-from party_a.align_calls import AlignmentCalls
 
 
 class JobCalls(ABC):

@@ -1,4 +1,4 @@
-"""A passive party's part of entity alignment (protos/vfl/v1/align.proto): plain steps, no network.
+"""The part of entity alignment of a party that does not conduct it (protos/vfl/v1/align.proto): plain steps.
 
 The scalar lives as long as the job. A party multiplies one set for each owner and no second one: whoever
 could choose more points could have guessed ids blinded, and look them up.

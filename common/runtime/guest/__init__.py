@@ -1,0 +1,1 @@
+"""What every party runs that takes part in a job without conducting it: opened, aligned, asked for scores."""

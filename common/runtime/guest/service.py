@@ -1,0 +1,193 @@
+"""A party's service in jobs that another one conducts: opened, attended, aligned, asked for scores, closed.
+
+Passive parties always are such guests; active ones are in jobs of several active parties (VFB²). What a job's
+algorithm asks for besides is added by the party's own package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from common.data.table import Table
+from common.errors import LocalProtocolError, Refused
+from common.rpc.greeting import check_caller, make_greeting
+from common.rpc.identity import Context, caller
+from common.rpc.pb import he_linear_pb2 as he
+from common.rpc.pb import job_pb2 as pb
+from common.rpc.pb import predict_pb2 as predict
+from common.rpc.wiretap import Wiretap
+from common.runtime.alignment_cache import AlignmentCache
+from common.runtime.config_job_base import JobBase
+from common.runtime.config_party import PartyConfig
+from common.runtime.config_predict import PredictJob
+from common.runtime.guest.align_calls import AlignmentCalls, OwnIds
+from common.runtime.guest.align_service import AlignServicer
+from common.runtime.guest.job_calls import JobCalls
+from common.runtime.guest.predict_calls import PredictionCalls, scorable
+from common.runtime.guest.quota import DailyQuota
+from common.runtime.hosting import Ending, HostedJob, JobHost
+from common.runtime.job_kinds import Job
+from common.runtime.linear_design import alignment_key, id_rule
+from common.runtime.saved_model import MODEL_FILE
+from common.runtime.state import STATUS_FILE, JobStore
+
+Hosted = HostedJob[JobCalls]
+
+
+@dataclass(frozen=True, slots=True)
+class GuestTools:
+    """What every job of others uses at this party."""
+
+    own: PartyConfig
+    store: JobStore
+    executor: Executor
+    wiretap: Wiretap
+
+
+class GuestServicer(AlignServicer):
+    """Checks identity and turn, converts, calls the job's own state, converts."""
+
+    def __init__(self, tools: GuestTools) -> None:
+        own = tools.own
+        self._tools = tools
+        self._own = own
+        self._host: JobHost[JobCalls] = JobHost(own, self._on_end)
+        agreed = own.policy.prediction
+        self._quota = None if agreed is None else DailyQuota(own.state, agreed.rows_per_day)
+
+    async def stop(self) -> None:
+        """End all jobs, because the service stops."""
+        await self._host.end_all(f"{self._own.party} is shutting down")
+
+    async def Greet(self, request: pb.Greeting, context: Context) -> pb.Greeting:  # noqa: N802 (gRPC's name)
+        check_caller(request, caller(context))
+        return make_greeting(self._own.party, self._own.role)
+
+    async def OpenJob(self, request: pb.OpenJobRequest, context: Context) -> pb.OpenJobReply:  # noqa: N802
+        party = caller(context)
+        job = self._host.admit(request, party)
+        hosted = self._host.known(request.turn, party)
+        if hosted is not None:
+            return await self._opened(hosted, request.turn, party)
+        if isinstance(job, PredictJob):
+            return await self._open_prediction(request, job)
+        return await self._open_training(request, job)
+
+    async def Attend(self, request: pb.Attendance, context: Context) -> AsyncIterator[pb.Presence]:  # noqa: N802
+        async for presence in self._host.attend(request.turn, caller(context)):
+            yield presence
+
+    async def CloseJob(self, request: pb.CloseJobRequest, context: Context) -> pb.CloseJobReply:  # noqa: N802
+        return await self._host.close(request, caller(context))
+
+    async def ScoreRows(  # noqa: N802
+        self, request: predict.ScoreRowsRequest, context: Context
+    ) -> AsyncIterator[he.PartialScores]:
+        async for chunk in self._calls(PredictionCalls, request.turn, context).score_rows(request):
+            yield chunk
+
+    async def _open_training(self, request: pb.OpenJobRequest, job: Job) -> pb.OpenJobReply:
+        """Open a job that trains; the party's own package knows which ones there are.
+
+        Raises:
+            Refused: This party has no part in jobs of this algorithm.
+        """
+        raise Refused(f"the algorithm {job.algorithm} has no part for {self._own.party}")
+
+    async def _opened(self, hosted: Hosted, turn: pb.Turn, party: str) -> pb.OpenJobReply:
+        """Return the answer to an opening; whoever gives up waiting for it leaves it to others.
+
+        Raises:
+            UnknownJob: The job ended before it was open, which broke the call to the coordinator off.
+        """
+        opened = hosted.state.opened
+        await asyncio.wait({opened})
+        if opened.cancelled():
+            self._host.find(turn, party)
+        return opened.result()
+
+    async def _open_prediction(self, request: pb.OpenJobRequest, job: PredictJob) -> pb.OpenJobReply:
+        own, agreed, quota = self._own, self._own.policy.prediction, self._quota
+        if agreed is None or quota is None:
+            raise LocalProtocolError("a prediction was admitted against the policy")
+        if quota.left(job.active) < 1:
+            raise Refused(
+                f"the policy of {own.party} allows {agreed.rows_per_day:,} scored rows a day for "
+                f"{job.active}, and none is left today",
+                advice="Wait for tomorrow (UTC), or ask for a higher policy.prediction.rows_per_day.",
+            )
+        found = await asyncio.to_thread(scorable, own, job, self._tools.store, agreed.min_rows)
+        table = found.rows.table
+        alignment = await self._alignment(job, table.ids, agreed.min_rows)
+        reply = await self._opening(request, job, table, alignment)
+        reply.model_digest = found.digest
+        if request.preflight:
+            reply.columns = len(found.model.coefficients)
+            return reply
+        hosted = self._host.add(request, job, PredictionCalls(job, found, alignment, quota))
+        hosted.attendees.expect((job.active,))
+        hosted.state.opened.set_result(reply)
+        return reply
+
+    async def _alignment(self, job: JobBase, ids: tuple[str, ...], least_common: int) -> AlignmentCalls:
+        own = OwnIds(
+            party=self._own.party,
+            others=tuple(party for party in (job.active, *job.guests) if party != self._own.party),
+            ids=ids,
+            key=await asyncio.to_thread(alignment_key, self._own, job, ids),
+            least_common=least_common,
+        )
+        return AlignmentCalls(own, AlignmentCache(self._own.state), self._tools.executor)
+
+    async def _opening(
+        self, request: pb.OpenJobRequest, job: JobBase, table: Table, alignment: AlignmentCalls
+    ) -> pb.OpenJobReply:
+        return pb.OpenJobReply(
+            turn=request.turn,
+            greeting=make_greeting(self._own.party, self._own.role),
+            rows=table.rows,
+            id_rule=id_rule(self._own, job),
+            alignment_kept=await alignment.kept(request.alignment_id),
+        )
+
+    async def _on_end(self, hosted: Hosted, ending: Ending) -> pb.CloseJobReply:
+        """Keep the model of a job that finished, and the record of any job, and let go of what it holds."""
+        calls, wiretap = hosted.state, self._tools.wiretap
+        await calls.leave()
+        model_digest = ""
+        if ending.outcome == pb.FINISHED:
+            model_digest = await self._keep_model(hosted, ending.rounds)
+        traffic = wiretap.totals(hosted.job_id)
+        wiretap.forget(hosted.job_id)
+        seconds = dict(calls.watch.seconds)
+        record = {
+            "job": json.loads(hosted.config.canonical_json()),
+            "outcome": pb.Outcome.Name(ending.outcome).lower(),
+            "reason": ending.reason,
+            "rounds": ending.rounds,
+            "seconds": seconds,
+            "sent_bytes": traffic.sent_bytes,
+            "received_bytes": traffic.received_bytes,
+            "notes": calls.notes(),
+        }
+        await asyncio.to_thread(self._tools.store.write_json, hosted.job_id, STATUS_FILE, record)
+        return pb.CloseJobReply(
+            turn=pb.Turn(job_id=hosted.job_id, job_digest=hosted.digest, round=ending.rounds),
+            sent_bytes=traffic.sent_bytes,
+            received_bytes=traffic.received_bytes,
+            seconds=seconds,
+            model_digest=model_digest,
+        )
+
+    async def _keep_model(self, hosted: Hosted, rounds: int) -> str:
+        """Keep this party's part of the model; return the digest of its file, empty without a model."""
+        model = hosted.state.model(hosted.job_id, rounds)
+        if model is None:
+            return ""
+        path = await asyncio.to_thread(self._tools.store.write_json, hosted.job_id, MODEL_FILE, model)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
