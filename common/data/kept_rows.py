@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common.data.ids import IdRule
-from common.data.source import Source
+from common.data.source import Located
 from common.data.wording import SHOWN_CASES, counted, listed
 from common.errors import DataError
 from common.types import Ints
@@ -42,7 +42,7 @@ class KeptRows:
         return ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.items())
 
 
-def rows_by_id(source: Source, ids: Sequence[str], rule: IdRule) -> KeptRows:
+def rows_by_id(source: Located, ids: Sequence[str], rule: IdRule) -> KeptRows:
     """Return the rows whose id is there and comes once, by the rule.
 
     Raises:
@@ -67,7 +67,7 @@ def rows_by_id(source: Source, ids: Sequence[str], rule: IdRule) -> KeptRows:
     return kept
 
 
-def _settle_duplicates(kept: KeptRows, source: Source, ids: Sequence[str], rule: IdRule) -> None:
+def _settle_duplicates(kept: KeptRows, source: Located, ids: Sequence[str], rule: IdRule) -> None:
     positions = kept.positions().tolist()
     if len({ids[position] for position in positions}) == len(positions):
         return
@@ -87,7 +87,7 @@ def _settle_duplicates(kept: KeptRows, source: Source, ids: Sequence[str], rule:
     kept.drop(again, f"with a duplicate id, of which the {rule.duplicates} row was kept")
 
 
-def _duplicates(source: Source, rule: IdRule, pairs: list[tuple[int, int]], count: int) -> DataError:
+def _duplicates(source: Located, rule: IdRule, pairs: list[tuple[int, int]], count: int) -> DataError:
     places = source.locate([row for row, _ in pairs])
     shown = [f"{places[row]} repeats row {first}" for row, first in pairs]
     return DataError(
@@ -97,7 +97,7 @@ def _duplicates(source: Source, rule: IdRule, pairs: list[tuple[int, int]], coun
     )
 
 
-def _error(source: Source, rule: IdRule, what: str, rows: npt.NDArray[np.bool_], advice: str) -> DataError:
+def _error(source: Located, rule: IdRule, what: str, rows: npt.NDArray[np.bool_], advice: str) -> DataError:
     first = (np.flatnonzero(rows)[:SHOWN_CASES] + 1).tolist()
     shown = listed([*source.locate(first).values()], int(rows.sum()))
     return DataError(

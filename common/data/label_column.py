@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from common.data.columns import CategoricalColumn, NumericColumn, frozen
+from common.data.columns import MISSING_CODE, CategoricalColumn, Codes, NumericColumn, frozen
 from common.data.wording import counted
 from common.errors import DataError
 from common.types import Floats
@@ -37,6 +37,15 @@ def zero_one_labels(
     ones = int(np.nansum(labels))
     note = f"label {name}: {positive!r} counts as 1, the other value as 0"
     return NumericColumn(frozen(labels)), f"{note}; {ones:,} of {len(labels):,} rows are 1"
+
+
+def label_categories(column: NumericColumn) -> CategoricalColumn:
+    """Return labels that were read as numbers as texts, for `zero_one_labels`."""
+    values, positions = np.unique(column.values, return_inverse=True)
+    texts = [repr(value) for value in values.tolist()]
+    codes: Codes = positions.astype(np.int32)
+    codes[column.missing] = MISSING_CODE
+    return CategoricalColumn(tuple(texts), frozen(codes))
 
 
 def positive_labels(column: CategoricalColumn, positive: str) -> Floats:

@@ -12,7 +12,7 @@ from common.errors import ConfigError
 
 ColumnType: TypeAlias = Literal["numeric", "categorical"]
 MissingRule: TypeAlias = Literal["error", "drop", "mean", "median", "most_frequent", "zero", "category"]
-Scale: TypeAlias = Literal["standardize", "minmax", "none"]
+Scale: TypeAlias = Literal["standardize", "minmax", "max_abs", "none"]
 
 # The key of a map of columns that stands for all columns it does not name.
 DEFAULT = "default"

@@ -1,6 +1,6 @@
 """Preprocessing: each party fits it on its own training rows, keeps it with the model, applies it again.
 
-Fitting is scikit-learn's: SimpleImputer, StandardScaler or MinMaxScaler, OneHotEncoder.
+Fitting is scikit-learn's: SimpleImputer, StandardScaler, MinMaxScaler or MaxAbsScaler, OneHotEncoder.
 """
 
 from __future__ import annotations
@@ -8,17 +8,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, hstack
 from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, OneHotEncoder, StandardScaler
 
 from common.data.columns import CategoricalColumn, Column, NumericColumn
 from common.data.fitted_columns import MISSING, FittedCategories, FittedColumn, FittedNumber, fitted_from_json
 from common.data.preparation import MissingRule, Preparation, Scale
+from common.data.sparse_scaling import FittedSparse, fit_sparse
 from common.data.table import Table
 from common.data.wording import counted
-from common.errors import DataError, NumericError
+from common.errors import DataError, LocalProtocolError, NumericError
 from common.types import Floats
 
 _KIND = "columns"
@@ -38,6 +41,19 @@ class Prepared:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedSparse:
+    """Rows as a model takes them, compressed.
+
+    Attributes:
+        matrix: scipy.sparse.csr_array, (n, d), finite; may be seen by its owner alone.
+        notes: What was filled or folded, with counts.
+    """
+
+    matrix: Any = field(repr=False)
+    notes: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Preprocessing:
     """What a party's training rows taught about its columns.
@@ -46,11 +62,15 @@ class Preprocessing:
         columns: In the order of the matrix; a categorical one stands for several of its columns.
         constant: Columns without variation on the training rows, up to rounding; they are not in the matrix.
         kept_constant: Such columns that stay, because nothing is scaled.
+        sparse: Of sparse columns, which stand last; None where the rows have no such.
+        sparse_notes: What fitting those decided.
     """
 
     columns: tuple[FittedColumn, ...]
     constant: tuple[str, ...] = ()
     kept_constant: tuple[str, ...] = ()
+    sparse: FittedSparse | None = None
+    sparse_notes: tuple[str, ...] = ()
 
     @classmethod
     def fit(cls, training: Table, scale: Scale) -> Preprocessing:
@@ -77,20 +97,24 @@ class Preprocessing:
                 advice="rename a column whose name contains =",
             )
         stays = {one.name for one in kept}
+        sparse, notes = (None, ()) if training.sparse is None else fit_sparse(training.sparse, scale)
         return cls(
             tuple(kept),
             tuple(name for name in constant if name not in stays),
             tuple(name for name in constant if name in stays),
+            sparse,
+            notes,
         )
 
     @property
     def features(self) -> tuple[str, ...]:
         """Names of the columns of the matrix."""
-        return tuple(name for column in self.columns for name in column.outputs)
+        dense = tuple(name for column in self.columns for name in column.outputs)
+        return dense if self.sparse is None else (*dense, *self.sparse.names)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns that the rows must have."""
+        """Names of the columns that the rows must have; a sparse one that they lack is zero."""
         return tuple(column.name for column in self.columns)
 
     def apply(self, table: Table) -> Prepared:
@@ -99,7 +123,33 @@ class Preprocessing:
         Raises:
             DataError: A column is missing, or has another type than in training.
         """
-        matrix = np.empty((table.rows, len(self.features)))
+        if self.sparse is not None:
+            raise LocalProtocolError(
+                "sparse columns are prepared by apply_sparse, or made dense before fitting"
+            )
+        return self._dense(table)
+
+    def apply_sparse(self, table: Table) -> PreparedSparse:
+        """Return the compressed rows of a table that was fitted with sparse columns; those stand last.
+
+        Raises:
+            DataError: A column is missing, or has another type than in training.
+        """
+        if self.sparse is None or table.sparse is None:
+            raise DataError(
+                "the rows have sparse columns here and dense ones in training, or the other way round",
+                where=table.source,
+                advice="bring new rows in the kind of file that training had",
+            )
+        notes = self.sparse.unknown(table.sparse)
+        matrix = self.sparse.apply(table.sparse)
+        if self.columns:
+            dense = self._dense(table)
+            matrix, notes = hstack([csr_array(dense.matrix), matrix], format="csr"), [*dense.notes, *notes]
+        return PreparedSparse(matrix, tuple(notes))
+
+    def _dense(self, table: Table) -> Prepared:
+        matrix = np.empty((table.rows, sum(len(column.outputs) for column in self.columns)))
         notes: list[str] = []
         begin = 0
         for fitted in self.columns:
@@ -130,7 +180,7 @@ class Preprocessing:
                     f"column {column.name}: {counted(len(column.rare), 'rare category', 'rare categories')} "
                     f"share one column, {column.outputs[-1]}"
                 )
-        return notes
+        return [*notes, *self.sparse_notes]
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON values; numbers survive exactly."""
@@ -139,10 +189,11 @@ class Preprocessing:
             "version": _VERSION,
             "columns": [column.to_json() for column in self.columns],
             "constant": list(self.constant),
+            **({} if self.sparse is None else {"sparse": self.sparse.to_json()}),
         }
 
     @classmethod
-    def from_json(cls, document: Mapping[str, object]) -> Preprocessing:
+    def from_json(cls, document: Mapping[str, Any]) -> Preprocessing:
         """Return what `to_json` wrote.
 
         Raises:
@@ -154,7 +205,8 @@ class Preprocessing:
             columns, constant = document["columns"], document["constant"]
             if not isinstance(columns, list) or not isinstance(constant, list):
                 raise TypeError("lists were expected")
-            return cls(tuple(map(fitted_from_json, columns)), tuple(map(str, constant)))
+            sparse = FittedSparse.from_json(document["sparse"]) if "sparse" in document else None
+            return cls(tuple(map(fitted_from_json, columns)), tuple(map(str, constant)), sparse=sparse)
         except (KeyError, TypeError, ValueError, AttributeError) as failure:
             raise DataError("a saved preprocessing is damaged") from failure
 
@@ -211,6 +263,8 @@ def _fit_number(
         shift, width = float(ranger.data_min_[0]), float(ranger.data_range_[0])
         # Below some 1e-15 it does not divide by the range either.
         varies = not (float(ranger.scale_[0]) == 1.0 and width != 1.0)
+    elif scale == "max_abs" and varies:
+        width = float(MaxAbsScaler().fit(values).scale_[0])
     return FittedNumber(name, rule, fill, shift, width), varies
 
 

@@ -14,20 +14,23 @@ from common.data.cells import id_texts
 from common.data.columns import CategoricalColumn, CategoryReader, Column, NumericColumn, frozen
 from common.data.csv_source import looks_like_data, no_header, open_csv
 from common.data.ids import IdRule
-from common.data.kept_rows import rows_by_id
-from common.data.label_column import zero_one_labels
+from common.data.kept_rows import KeptRows, rows_by_id
+from common.data.label_column import label_categories, zero_one_labels
+from common.data.libsvm_source import LibsvmSource, open_libsvm
 from common.data.numbers import EMPTY, Faults, NumberReader
 from common.data.parquet_source import open_parquet
 from common.data.preparation import ColumnType, Preparation
-from common.data.source import CsvFile, Declared, ParquetFiles, Source
+from common.data.source import CsvFile, Declared, LibsvmFile, Located, ParquetFiles, Source
 from common.data.sql_source import open_sql
 from common.data.table import Intake, Table
 from common.data.unfit_cells import unfit_cells
 from common.data.wording import no_such_columns
 from common.errors import ConfigError, DataError
+from common.types import Floats, Ints
 
 Names: TypeAlias = Literal["all"] | tuple[str, ...]
 Reader: TypeAlias = NumberReader | CategoryReader
+AnySource: TypeAlias = Source | LibsvmSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +39,14 @@ class Label:
 
     Attributes:
         name: Its column.
-        missing: Whether a row without a label is an error or dropped and counted.
+        missing: Whether a row without a label is an error, or dropped and counted, or kept: a new row needs
+            none, and new rows need not be of two classes.
         positive: Of a label with two values, the one that counts as 1, the other as 0; None takes the label
             as the number that it is.
     """
 
     name: str
-    missing: Literal["error", "drop"] = "error"
+    missing: Literal["error", "drop", "keep"] = "error"
     positive: str | None = None
 
     @property
@@ -82,7 +86,7 @@ class TableRequest:
         return self.preparation.missing_of(name)
 
 
-def open_source(declared: Declared) -> Source:
+def open_source(declared: Declared) -> AnySource:
     """Open a file or a query and look at its columns.
 
     Raises:
@@ -91,10 +95,12 @@ def open_source(declared: Declared) -> Source:
     """
     if isinstance(declared, CsvFile):
         return open_csv(declared)
+    if isinstance(declared, LibsvmFile):
+        return open_libsvm(declared)
     return open_parquet(declared) if isinstance(declared, ParquetFiles) else open_sql(declared)
 
 
-def read_table(source: Source, request: TableRequest) -> Table:
+def read_table(source: AnySource, request: TableRequest) -> Table:
     """Read ids and columns, batch by batch; only what is asked for is kept in memory.
 
     Raises:
@@ -102,6 +108,8 @@ def read_table(source: Source, request: TableRequest) -> Table:
             or an id.
         ConfigError: What is declared about the columns does not fit them.
     """
+    if isinstance(source, LibsvmSource):
+        return _read_sparse(source, request)
     names = chosen_columns(source, request)
     ids, readers = _read(source, request, names)
     if not ids:
@@ -114,11 +122,7 @@ def read_table(source: Source, request: TableRequest) -> Table:
         reason = "without a label" if request.label and name == request.label.name else f"without {name}"
         kept.drop(missing[name], reason)
     _require_fit(source, request, readers, {name: kept.among(where) for name, where in missing.items()})
-    positions = kept.positions()
-    if not len(positions):
-        raise DataError(
-            f"no row of {source.label} is left", where=source.label, advice=f"left out: {kept.reasons()}"
-        )
+    positions = _left(source, kept)
     whole = len(positions) == len(ids)
     return Table(
         request.dataset,
@@ -129,6 +133,65 @@ def read_table(source: Source, request: TableRequest) -> Table:
         request.preparation,
         Intake(len(ids), kept.dropped, tuple(notes)),
     )
+
+
+def _read_sparse(source: LibsvmSource, request: TableRequest) -> Table:
+    """Read columns that only have numbers; at the party with the label, it is the one dense column."""
+    label = request.label
+    if label is not None and label.name not in source.columns:
+        raise no_such_columns(source.label, [label.name], source.columns)
+    rows = source.read()
+    ids = source.ids(request.id_rule, len(rows.columns))
+    kept = rows_by_id(source, ids, request.id_rule)
+    sparse = rows.columns
+    if request.features != "all":
+        listed = [name for name in request.features if label is None or name != label.name]
+        sparse = sparse.named(listed, source.label)
+    columns, notes = _first_field(source, rows.labels, label, kept)
+    whole = Table(
+        request.dataset,
+        source.label,
+        tuple(ids),
+        tuple(columns),
+        tuple(columns.values()),
+        request.preparation,
+        Intake(len(ids), kept.dropped, (*source.notes, *notes)),
+        sparse,
+    )
+    positions = _left(source, kept)
+    return whole if len(positions) == len(ids) else whole.take(positions)
+
+
+def _first_field(
+    source: LibsvmSource, values: Floats, label: Label | None, kept: KeptRows
+) -> tuple[dict[str, Column], list[str]]:
+    """Return the label's column at the party that has it, and the note about it; none elsewhere."""
+    if label is None:
+        return {}, []
+    numbers = NumericColumn(frozen(values))
+    columns: dict[str, Column] = {
+        label.name: numbers if label.positive is None else label_categories(numbers)
+    }
+    notes = [] if label.missing == "keep" else _settle_label(source, label, columns)
+    unlabelled = columns[label.name].missing
+    if label.missing == "drop":
+        kept.drop(unlabelled, "without a label")
+    rows = kept.among(unlabelled)
+    if label.missing == "error" and len(rows):
+        faults = Faults()
+        faults.add(EMPTY, (rows + 1).tolist())
+        raise unfit_cells(source, {label.name: faults}, label.name)
+    return columns, notes
+
+
+def _left(source: Located, kept: KeptRows) -> Ints:
+    """Return the positions of the rows that are still in; there must be one."""
+    positions = kept.positions()
+    if not len(positions):
+        raise DataError(
+            f"no row of {source.label} is left", where=source.label, advice=f"left out: {kept.reasons()}"
+        )
+    return positions
 
 
 def read_csv_table(path: Path, dataset: str, id_rule: IdRule, features: Names = "all") -> Table:
@@ -192,7 +255,7 @@ def _finished(reader: Reader) -> Column:
     return reader.column() if isinstance(reader, CategoryReader) else NumericColumn(frozen(reader.values()))
 
 
-def _settle_label(source: Source, label: Label | None, columns: dict[str, Column]) -> list[str]:
+def _settle_label(source: Located, label: Label | None, columns: dict[str, Column]) -> list[str]:
     """Turn a label of two texts into numbers; return the note about it."""
     if label is None or label.positive is None:
         return []

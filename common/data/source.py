@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
 AUTO = "auto"
 
 
-class Source(Protocol):
-    """Rows that can be read once from the beginning, in a fixed order, in batches.
-
-    Rows are numbered from 1 in that order; the header of a file is no row.
-    """
+class Located(Protocol):
+    """Rows that an error can point at; they are numbered from 1, the header of a file is no row."""
 
     @property
     def label(self) -> str:
         """How messages call the source: a path, or a URL without its password."""
+
+    def locate(self, rows: Sequence[int]) -> Mapping[int, str]:
+        """Return where these rows stand, such as "row 3 (line 4)"; only the way to an error needs it."""
+
+
+class Source(Located, Protocol):
+    """Rows that can be read once from the beginning, in a fixed order, in batches."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -36,9 +40,6 @@ class Source(Protocol):
         Raises:
             DataError: The source is broken; with file and row, never with the content of a cell.
         """
-
-    def locate(self, rows: Sequence[int]) -> Mapping[int, str]:
-        """Return where these rows stand, such as "row 3 (line 4)"; only the way to an error needs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,4 +72,21 @@ class SqlQuery:
     query: str
 
 
-Declared: TypeAlias = CsvFile | ParquetFiles | SqlQuery
+@dataclass(frozen=True, slots=True)
+class LibsvmFile:
+    """A LIBSVM (SVMlight) file, gzipped or not.
+
+    Attributes:
+        path: Of the file.
+        ids: A CSV file with the id of every row, in the same order; None says that ids are row numbers.
+        label: How a job calls the first field of each row.
+        first_number: Number of the first column.
+    """
+
+    path: Path
+    ids: Path | None
+    label: str = "label"
+    first_number: Literal[0, 1] = 1
+
+
+Declared: TypeAlias = CsvFile | ParquetFiles | SqlQuery | LibsvmFile

@@ -10,6 +10,7 @@ import numpy as np
 
 from common.data.columns import Column, NumericColumn, frozen
 from common.data.preparation import Preparation
+from common.data.sparse_columns import SparseColumns
 from common.data.wording import counted, no_such_columns
 from common.errors import DataError
 from common.types import Floats, Ints
@@ -50,6 +51,7 @@ class Table:
         columns: d columns of n rows.
         preparation: What the party declared about the columns.
         intake: What reading did to the rows.
+        sparse: Further columns that most rows lack, not among `features`; None where a source has no such.
     """
 
     name: str
@@ -59,11 +61,28 @@ class Table:
     columns: tuple[Column, ...] = field(repr=False)
     preparation: Preparation = field(default_factory=Preparation)
     intake: Intake = field(default_factory=Intake)
+    sparse: SparseColumns | None = field(default=None, repr=False)
 
     @property
     def rows(self) -> int:
         """Number of rows n."""
         return len(self.ids)
+
+    @property
+    def width(self) -> int:
+        """Number of all columns, the sparse ones included."""
+        return len(self.features) + (0 if self.sparse is None else len(self.sparse.numbers))
+
+    def dense(self) -> Table:
+        """Return the table with its sparse columns written out, for algorithms that need every number.
+
+        Raises:
+            DataError: They would fill more than a gibibyte.
+        """
+        if self.sparse is None:
+            return self
+        columns = (*self.columns, *self.sparse.dense(self.source))
+        return replace(self, features=(*self.features, *self.sparse.names), columns=columns, sparse=None)
 
     @property
     def values(self) -> Floats:
@@ -88,7 +107,7 @@ class Table:
         return column.values
 
     def select(self, names: Sequence[str]) -> Table:
-        """Return the table with these columns only, in this order."""
+        """Return the table with these columns only, in this order; sparse ones stay."""
         return replace(self, features=tuple(names), columns=tuple(self.cells(name) for name in names))
 
     def without(self, name: str) -> Table:
@@ -99,7 +118,9 @@ class Table:
     def take(self, positions: Ints) -> Table:
         """Return the rows at these positions (from 0), in this order."""
         ids = tuple(self.ids[position] for position in positions)
-        return replace(self, ids=ids, columns=tuple(column.take(positions) for column in self.columns))
+        columns = tuple(column.take(positions) for column in self.columns)
+        sparse = None if self.sparse is None else self.sparse.take(positions)
+        return replace(self, ids=ids, columns=columns, sparse=sparse)
 
     def digest(self) -> bytes:
         """Return SHA-256 over ids, column names and cells; may be seen by their owner alone."""
@@ -110,6 +131,8 @@ class Table:
         for column in self.columns:
             data = column.content()
             sha.update(type(column).__name__.encode() + len(data).to_bytes(8, "big") + data)
+        if self.sparse is not None:
+            sha.update(b"sparse" + self.sparse.content())
         return sha.digest()
 
     def _position(self, name: str) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from common.data.numbers import EMPTY, MARKER_SUFFIX, OTHER_DECIMAL, TEXT, Faults
-from common.data.source import Source
+from common.data.source import Located
 from common.data.wording import SHOWN_CASES, counted, listed
 from common.errors import DataError
 
 
-def unfit_cells(source: Source, faults: Mapping[str, Faults], label: str | None) -> DataError:
+def unfit_cells(source: Located, faults: Mapping[str, Faults], label: str | None) -> DataError:
     """Return one error for all columns; `label` is the one that is to be predicted."""
     total = sum(column.total for column in faults.values())
     first = dict(list(faults.items())[:SHOWN_CASES])

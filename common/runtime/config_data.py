@@ -19,7 +19,7 @@ from common.data.preparation import (
     Preparation,
     Scale,
 )
-from common.data.source import AUTO, CsvFile, Declared, ParquetFiles, SqlQuery
+from common.data.source import AUTO, CsvFile, Declared, LibsvmFile, ParquetFiles, SqlQuery
 from common.data.sql_source import SQLITE, has_driver_name, sqlite_path
 from common.runtime.config_errors import FilePath, Section, below_file, require
 from common.runtime.yaml_source import Problem
@@ -27,6 +27,7 @@ from common.runtime.yaml_source import Problem
 # No id is padded further than this; a wider setting is a slip.
 _MAX_WIDTH = 64
 _TAB = "tab"
+_KINDS = ("csv", "parquet", "sql", "libsvm")
 
 
 def _known_encoding(name: str) -> str:
@@ -73,11 +74,15 @@ class SqlConfig(Section):
 
 
 class SourceConfig(Section):
-    """Where the rows of a data set come from: exactly one of csv, parquet, sql."""
+    """Where the rows of a data set come from: exactly one of csv, parquet, sql, libsvm."""
 
     csv: FilePath | None = None
     parquet: FilePath | None = None
     sql: SqlConfig | None = None
+    libsvm: FilePath | None = None
+    ids: Literal["row_numbers"] | FilePath | None = None
+    label: str = Field(default="label", min_length=1)
+    first_number: Literal[0, 1] = 1
     delimiter: Annotated[str, AfterValidator(_one_character)] = AUTO
     encoding: Annotated[str, AfterValidator(_known_encoding)] = AUTO
     decimal: Literal[".", ","] = "."
@@ -88,12 +93,21 @@ class SourceConfig(Section):
         return self
 
     def _broken(self) -> Iterator[Problem]:
-        given = [name for name in ("csv", "parquet", "sql") if getattr(self, name) is not None]
+        given = [name for name in _KINDS if getattr(self, name) is not None]
         if len(given) != 1:
-            yield Problem((), f"needs one of csv, parquet and sql, not {len(given)} of them")
+            yield Problem((), f"needs one of csv, parquet, sql and libsvm, not {len(given)} of them")
         for name in ("delimiter", "encoding", "decimal"):
             if name in self.model_fields_set and self.csv is None:
                 yield Problem((name,), "is for csv only")
+        for name in ("ids", "label", "first_number"):
+            if name in self.model_fields_set and self.libsvm is None:
+                yield Problem((name,), "is for libsvm only")
+        if self.libsvm is not None and self.ids is None:
+            yield Problem(
+                ("ids",),
+                "is missing: LIBSVM text has no ids; name a CSV file with one id for each row, or write "
+                "ids: row_numbers if row 1 is the same entity at every party",
+            )
 
     def declared(self) -> Declared:
         """Return the source as the reading code takes it."""
@@ -101,6 +115,9 @@ class SourceConfig(Section):
             return SqlQuery(self.sql.url, self.sql.query)
         if self.parquet is not None:
             return ParquetFiles(self.parquet)
+        if self.libsvm is not None:
+            beside = self.ids if isinstance(self.ids, Path) else None
+            return LibsvmFile(self.libsvm, beside, self.label, self.first_number)
         return CsvFile(self.csv or Path(), self.delimiter, self.encoding)
 
 
@@ -134,6 +151,12 @@ class DatasetConfig(Section):
         return self
 
     def _broken(self) -> Iterator[Problem]:
+        if self.source.libsvm is not None:
+            for name in ("types", "missing", "missing_values", "categories"):
+                if name in self.model_fields_set:
+                    yield Problem(
+                        (name,), "is not for libsvm: its columns are numbers, and 0 where a row has none"
+                    )
         if self.features == "all":
             return
         for name in sorted({name for name in self.features if self.features.count(name) > 1}):

@@ -41,6 +41,11 @@ class JobBase(Section):
         """How many rounds the job takes at most; 0 for a job without rounds."""
         return 0
 
+    @property
+    def takes_sparse_columns(self) -> bool:
+        """Whether `Table.sparse` is trained on as it is; otherwise sparse columns are written out."""
+        return False
+
     def role_of(self, party: str) -> Role | None:
         """Return the role that the job gives to a party, None when it names it nowhere."""
         if party == self.active:

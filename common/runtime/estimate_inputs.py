@@ -136,7 +136,7 @@ def workers_of(compute: Compute) -> int:
 
 
 def _design(dataset: DatasetConfig, job: JobConfig, label: Label | None) -> LinearDesign:
-    table = open_dataset(job.data.dataset, dataset, label)
+    table = open_dataset(job.data.dataset, dataset, label).dense()
     if label is None:
         return plain_design(table, job)
     return design_with_intercept(table.without(job.data.label), job)

@@ -102,7 +102,7 @@ def read_dataset(own: PartyConfig, job: TrainingJob) -> Table:
             f"the policy of {own.party} asks for {own.policy.min_rows} rows at least; "
             f"the data set has {table.rows}"
         )
-    return table
+    return table if job.takes_sparse_columns else table.dense()
 
 
 def id_rule(own: PartyConfig, job: JobBase) -> str:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from common.data.columns import CategoricalColumn
 from common.data.label_column import positive_labels
+from common.data.libsvm_source import LibsvmSource
 from common.data.matching import extra_columns, request_for_model
 from common.data.preparation import Preparation
 from common.data.reading import Label, TableRequest, open_source, read_table
 from common.data.table import Table
-from common.errors import Refused
+from common.data.wording import counted
+from common.errors import DataError, Refused
 from common.runtime.config_job_base import JobBase
 from common.runtime.config_party import PartyConfig
 from common.runtime.saved_model import SavedModel
@@ -48,6 +52,8 @@ def read_new_rows(own: PartyConfig, job: JobBase, model: SavedModel) -> NewRows:
     declared = TableRequest(
         job.data.dataset, dataset.id_rule(), dataset.features, dataset.preparation(), label
     )
+    if isinstance(source, LibsvmSource):
+        return _sparse_rows(source, declared, model, label)
     request = request_for_model(model.preprocessing, source, declared)
     if label is not None:
         request = _with_label(request, label)
@@ -56,6 +62,34 @@ def read_new_rows(own: PartyConfig, job: JobBase, model: SavedModel) -> NewRows:
     if label is None:
         return NewRows(table, None, notes)
     return NewRows(table.without(label.name), _labels(table, label), notes)
+
+
+def _sparse_rows(
+    source: LibsvmSource, declared: TableRequest, model: SavedModel, label: Label | None
+) -> NewRows:
+    """Read rows whose columns have numbers for names; a column of the model that they lack is zero."""
+    wanted = None if label is None else replace(label, missing="keep")
+    table = read_table(source, replace(declared, features="all", label=wanted))
+    labels = None if wanted is None else _labels(table, wanted)
+    table = table.select(())
+    notes = table.intake.sentences()
+    if model.preprocessing.sparse is None and table.sparse is not None:
+        # Trained by an algorithm that takes every number of a column.
+        numbers = np.array(sorted(map(_number, model.preprocessing.names)), dtype=np.int64)
+        new = len(np.setdiff1d(table.sparse.numbers, numbers))
+        if new:
+            notes.append(f"{counted(new, 'sparse column')} of {table.width:,} not in the model")
+        table = replace(table, sparse=table.sparse.select(numbers)).dense()
+    return NewRows(table, labels, tuple(notes))
+
+
+def _number(name: str) -> int:
+    if not name.isdecimal():
+        raise DataError(
+            f"the model has a column {name!r}, and the columns of LIBSVM rows are numbers",
+            advice="bring new rows in the kind of file that training had",
+        )
+    return int(name)
 
 
 def _with_label(request: TableRequest, label: Label) -> TableRequest:

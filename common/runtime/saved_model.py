@@ -87,8 +87,9 @@ class SavedModel:
         Raises:
             DataError: A column does not fit; names it.
         """
-        prepared = self.preprocessing.apply(table)
-        scores = prepared.matrix @ self.coefficients + (self.intercept or 0.0)
+        fitted = self.preprocessing
+        prepared = fitted.apply(table) if fitted.sparse is None else fitted.apply_sparse(table)
+        scores = np.asarray(prepared.matrix @ self.coefficients) + (self.intercept or 0.0)
         if not np.isfinite(scores).all():
             raise DataError("a score of the new rows is not finite", where=table.source)
         return scores, prepared.notes

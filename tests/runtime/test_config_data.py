@@ -8,7 +8,7 @@ import pytest
 
 from common.data.ids import IdRule
 from common.data.preparation import Preparation
-from common.data.source import CsvFile, ParquetFiles, SqlQuery
+from common.data.source import CsvFile, LibsvmFile, ParquetFiles, SqlQuery
 from common.errors import ConfigError
 from common.runtime.config_data import DatasetConfig
 from common.runtime.config_party import load_party
@@ -68,6 +68,14 @@ def test_one_word_stands_for_every_column(tmp_path: Path) -> None:
     assert ours.preparation().missing_of("anything") == "most_frequent"
 
 
+def test_libsvm_rows_have_the_ids_of_a_file_beside_them_or_declared_row_numbers(tmp_path: Path) -> None:
+    beside = dataset(tmp_path, "{source: {libsvm: a.libsvm.gz, ids: ids.csv, label: y, first_number: 0}}")
+    assert beside.source.declared() == LibsvmFile(tmp_path / "a.libsvm.gz", tmp_path / "ids.csv", "y", 0)
+    numbered = dataset(tmp_path, "{source: {libsvm: a, ids: row_numbers}, scale: max_abs}")
+    assert numbered.source.declared() == LibsvmFile(tmp_path / "a", None)
+    assert numbered.preparation().scale == "max_abs"
+
+
 @pytest.mark.parametrize(
     ("url", "read"),
     [
@@ -90,11 +98,17 @@ def test_a_database_is_named_by_url_and_its_password_is_not_printed(
 @pytest.mark.parametrize(
     ("text", "claim"),
     [
-        ("{source: {}}", "needs one of csv, parquet and sql, not 0 of them"),
+        ("{source: {}}", "needs one of csv, parquet, sql and libsvm, not 0 of them"),
         ("{source: {csv: a.csv, parquet: b.parquet}}", "not 2 of them"),
         ("{source: {parquet: a.parquet, delimiter: ;}}", "source.delimiter: is for csv only"),
         ("{source: {csv: a.csv, delimiter: ;;}}", "should be auto, tab, or one character"),
         ("{source: {csv: a.csv, encoding: utf-7000}}", "source.encoding: should be auto, or an encoding"),
+        ("{source: {libsvm: a.libsvm}}", "source.ids: is missing: LIBSVM text has no ids"),
+        ("{source: {csv: a.csv, ids: row_numbers}}", "source.ids: is for libsvm only"),
+        ("{source: {csv: a.csv, label: y}}", "source.label: is for libsvm only"),
+        ("{source: {libsvm: a, ids: i, first_number: 2}}", "source.first_number: should be 0 or 1"),
+        ("{source: {libsvm: a, ids: i}, missing: mean}", "ours.missing: is not for libsvm"),
+        ("{source: {libsvm: a, ids: i}, types: categorical}", "ours.types: is not for libsvm"),
         ('{source: {sql: {url: "oracle://x", query: q}}}', "should begin with sqlite: or postgresql:"),
         ("{source: {csv: a.csv}, types: number}", "ours.types: should be 'numeric' or 'categorical'"),
         ("{source: {csv: a.csv}, types: {x: text}}", "ours.types: should be 'numeric' or 'categorical'"),

@@ -67,7 +67,7 @@ def _dataset(name: str, dataset: DatasetConfig) -> Finding:
         return Finding(
             f"data {name}", False, f"{exc.what} ({exc.where})" if exc.where else exc.what, exc.advice
         )
-    detail = f"{table.rows} rows, {len(table.features)} columns besides {dataset.id.column}"
+    detail = f"{table.rows} rows, {table.width} columns besides {dataset.id.column}"
     return Finding(f"data {name}", True, "; ".join([detail, *table.intake.sentences()]))
 
 
