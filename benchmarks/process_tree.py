@@ -1,8 +1,12 @@
-"""CPU seconds and memory of the parties of a local run, each with its worker processes (Linux)."""
+"""CPU seconds and memory of the parties of a local run, each with its worker processes (Linux).
+
+The phases are those that `vfl local` prints as it goes, one plain line each.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import threading
 from collections import defaultdict
@@ -11,6 +15,7 @@ from pathlib import Path
 
 _PACKAGES = {"party_a": "party_a", "party_b": "party_b", "coordinator": "coordinator"}
 _EVERY_S = 0.1
+_PHASE = re.compile(r"\s*[0-9.]+ s  (?P<phase>[a-z]+)(?=\s|$)")
 
 
 @dataclass
@@ -22,11 +27,13 @@ class Usage:
         peak_bytes: By party: all processes together, at the moment when they were most. Pages that processes
             share count in each.
         largest_bytes: By party, the largest single process.
+        phase_bytes: By phase and party, the largest single process while the phase lasted.
     """
 
     cpu_s: dict[str, float] = field(default_factory=dict)
     peak_bytes: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     largest_bytes: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    phase_bytes: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 class Watcher:
@@ -38,12 +45,15 @@ class Watcher:
         self._cpu: dict[int, tuple[str, float]] = {}
         self._parents = {process.pid: 0}
         self._owner: dict[int, str] = {}
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
+        self._phase = "starting"
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._watch, self._listen)]
+        for thread in self._threads:
+            thread.start()
 
     def usage(self) -> Usage:
         """Wait for the end, and return what was used."""
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
         for party, seconds in self._cpu.values():
             self._usage.cpu_s[party] = self._usage.cpu_s.get(party, 0.0) + seconds
         return self._usage
@@ -52,6 +62,12 @@ class Watcher:
         while self._process.poll() is None:
             self._look()
             threading.Event().wait(_EVERY_S)
+
+    def _listen(self) -> None:
+        """Follow the phases; whoever starts the process gives its output to us by a pipe."""
+        for line in self._process.stdout or ():
+            found = _PHASE.match(line)
+            self._phase = found["phase"] if found else self._phase
 
     def _look(self) -> None:
         together: defaultdict[str, int] = defaultdict(int)
@@ -77,6 +93,8 @@ class Watcher:
         size = int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
         together[party] += size
         self._usage.largest_bytes[party] = max(self._usage.largest_bytes[party], size)
+        phase = self._usage.phase_bytes.setdefault(self._phase, {})
+        phase[party] = max(phase.get(party, 0), size)
 
     def _party_of(self, pid: int) -> str | None:
         """Return the party whose service this is, or below whose service it runs."""

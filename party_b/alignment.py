@@ -39,11 +39,15 @@ class Aligned:
         shared: How many anonymous points the sets of two parties share, which B saw; empty with one passive
             party, and where an earlier alignment was used.
         reused: Whether an earlier job made it.
+        notes: Sentences for the report: how many ids are common, and why others may not be.
+        described: Parties that have said what their ids without a partner look like.
     """
 
     alignment: Alignment
     shared: Mapping[tuple[str, str], int]
     reused: bool
+    notes: tuple[str, ...] = ()
+    described: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,6 +141,7 @@ class AlignmentConductor:
         hints = [
             hint
             for name, theirs in zip(self._passive, profiles, strict=True)
+            if theirs is not None
             for hint in likely_causes(own, ours, name, theirs)
         ]
         parties = ", ".join(f"{name} has {count}" for name, count in self._alike.counts.items())

@@ -83,14 +83,21 @@ class AlignmentClient:
         reply = await self._stub.SetCommonRows(chunks(), timeout=self._step_s)
         self._require(reply.rows == len(positions))
 
-    async def describe(self) -> IdProfile:
-        """Return what the party's ids look like."""
+    async def describe(self) -> IdProfile | None:
+        """Return what the party's ids without a partner look like; None where it has too few to say.
+
+        Before the common ids are known at the party, or where they are too few, it describes all of them.
+        """
         reply = await self._stub.DescribeIds(pb.DescribeIdsRequest(turn=self._turn), timeout=self._step_s)
         percent = dict(reply.percent)
         # The words go to our user's terminal, so they must be ours.
         self._require(percent.keys() <= CLASSES and all(share <= 100 for share in percent.values()))
-        self._require(reply.shortest <= reply.longest < _LONGEST_ID)
-        return IdProfile(reply.shortest, reply.longest, reply.same_beginning, percent)
+        self._require(reply.shortest <= reply.usual <= reply.longest < _LONGEST_ID)
+        if not reply.count:
+            return None
+        return IdProfile(
+            reply.count, reply.shortest, reply.longest, reply.usual, reply.same_beginning, percent
+        )
 
     async def _collected(
         self, replies: AsyncIterable[pb.BlindedIds], owner: str, count: int, reached: Reached

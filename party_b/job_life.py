@@ -8,7 +8,7 @@ import time
 from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +25,7 @@ from common.runtime.stopwatch import Stopwatch
 from party_b.alignment import Aligned, AlignmentConductor, Alike
 from party_b.jobs import ActiveJob
 from party_b.passive_line import PassiveLine
+from party_b.unmatched import Unmatched
 
 log = logging.getLogger("vfl.party_b")
 
@@ -110,10 +111,24 @@ class JobLife:
         return Opened(own, rows, kept if all(reply.alignment_kept for reply in replies) else None, named)
 
     async def align(self, opened: Opened) -> Aligned:
-        """Find the rows that all parties have; an alignment that everybody has kept serves again."""
+        """Find the rows that all parties have, and say how many they are and why others may not be."""
         ids = opened.own.ids
         if not self._passive:
             return Aligned(Alignment(b"", np.arange(len(ids))), {}, reused=False)
+        aligned = await self._align(opened)
+        lines = {client.name: client.alignment for client in self._passive}
+        unmatched = Unmatched(self._tools.own.party, ids, opened.rows, aligned.alignment.rows)
+        found = await unmatched.explain(lines, self.watch)
+        if found.hints:
+            await self._active.warn(". ".join((unmatched.counted(), *found.hints)))
+        notes = (unmatched.counted(), *found.hints) if unmatched.any else ()
+        if aligned.reused:
+            notes += ("ids were not aligned again: every party had kept the alignment of an earlier job",)
+        return replace(aligned, notes=notes, described=found.described)
+
+    async def _align(self, opened: Opened) -> Aligned:
+        """Align the ids; an alignment that everybody has kept serves again."""
+        ids = opened.own.ids
         if opened.kept is not None:
             await self._active.enter("aligning", "every party has kept the alignment of an earlier job")
             return Aligned(opened.kept, {}, reused=True)

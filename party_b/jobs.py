@@ -61,6 +61,11 @@ class ActiveJob:
         """Report how far a phase without rounds has come."""
         await self._publish(pb.JobEvent(message=message, eta_s=eta_s))
 
+    async def warn(self, notice: str) -> None:
+        """Report something that its operator should know while the job goes on."""
+        log.warning("job %s: %s", self.job_id, notice)
+        await self._publish(pb.JobEvent(notice=notice))
+
     async def round_done(self, number: int, loss: float | None) -> None:
         """Report a round, with its loss in mean form where there is one."""
         self.rounds = number

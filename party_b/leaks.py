@@ -13,6 +13,7 @@ from common.runtime.config_job import JobConfig
 from common.runtime.linear_design import loss_of
 from party_b.leaks_conjugate import conjugate_flows, conjugate_passive
 from party_b.leaks_gram import gram_coordinator, gram_flows, gram_set_up, whoever_holds_the_key
+from party_b.unmatched import ids_described
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class RunSize:
         rounds: Rounds that were done.
         shared: Anonymous points that two parties' sets share, by pair; with one passive party none.
         alignment: Whether this job aligned the ids or used what an earlier one had kept.
+        described: Parties that have said what their ids without a partner look like.
     """
 
     columns: Mapping[str, int]
@@ -36,6 +38,7 @@ class RunSize:
     rounds: int
     shared: Mapping[tuple[str, str], int] = field(default_factory=dict)
     alignment: Literal["new", "reused"] = "new"
+    described: tuple[str, ...] = ()
 
     @property
     def aligned(self) -> int:
@@ -227,6 +230,8 @@ def _ids(job: JobConfig, size: RunSize) -> Iterator[str]:
         yield (
             f"{job.active} saw how many points two sets share, without knowing which ids these are: {pairs}."
         )
+    for party in size.described:
+        yield ids_described(job.active, party)
     if size.alignment == "reused":
         yield (
             f"{_names(everybody)} learnt nothing new about ids in this job: all of this is from an earlier "

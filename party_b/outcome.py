@@ -101,6 +101,7 @@ def _record(outcome: RunOutcome, evaluation: Evaluation) -> RunRecord:
         rounds=len(outcome.losses),
         shared=outcome.aligned.shared,
         alignment="reused" if outcome.aligned.reused else "new",
+        described=outcome.aligned.described,
     )
     sent, received = outcome.own_traffic
     traffic = {job.active: Traffic(sent, received)} | {
@@ -143,12 +144,7 @@ def model_part(job: TrainingJob, design: LinearDesign, weights: Floats) -> Model
 
 
 def _notes(outcome: RunOutcome) -> list[str]:
-    aligned, most = len(outcome.labels), min(outcome.rows.values())
-    notes = [*outcome.design.notes]
-    if aligned < most:
-        notes.append(f"{aligned:,} rows are common to all parties; {most:,} would have been possible")
-    if outcome.aligned.reused:
-        notes.append("ids were not aligned again: every party had kept the alignment of an earlier job")
+    notes = [*outcome.design.notes, *outcome.aligned.notes]
     if outcome.job.coordinator not in outcome.replies:
         notes.append(f"{outcome.job.coordinator} did not close the job, and its traffic is not known")
     return notes

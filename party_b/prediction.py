@@ -64,6 +64,8 @@ class PredictionConductor:
         with self.life.timed("closing"):
             replies = await self.life.close(0)
         outcome.finish(self.life, replies)
+        for notice in outcome.unseen_notes():
+            await self._active.warn(notice)
         await asyncio.to_thread(write_scored, outcome, self._tools.store)
 
     async def _work(self) -> ScoredOutcome:
@@ -104,8 +106,9 @@ class PredictionConductor:
         return model, rows, opened
 
     async def _score(self, outcome: ScoredOutcome, table: Table) -> None:
-        own_scores, notes = await self.life.watch.thread("scores", outcome.model.partial_scores, table)
-        outcome.notes += notes
+        own = await self.life.watch.thread("scores", outcome.model.partial_scores, table)
+        own_scores, outcome.unseen = own.scores, {self._job.active: own.unseen}
+        outcome.notes += own.notes
         if self._job.mode == "online":
             await self._serve(outcome, own_scores)
             return

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from common.data.wording import counted
 from common.glm.losses import probabilities
 from common.glm.metrics import classification_metrics, regression_metrics
 from common.rpc.greeting import package_version
@@ -22,6 +23,7 @@ from common.runtime.state import JobStore
 from common.types import Floats, Ints
 from party_b.alignment import Aligned
 from party_b.job_life import JobLife
+from party_b.unmatched import ids_described
 
 PREDICTIONS_FILE = "predictions.csv"
 
@@ -38,6 +40,8 @@ class ScoredOutcome:
         notes: What reading and preparing did.
         scores: (n,), in the aligned order; None where rows were asked for one by one.
         asked: How many rows were asked for one by one.
+        unseen: By party, for each of its columns with categories that no training row had, in how many of
+            the common rows.
     """
 
     job_id: str
@@ -51,6 +55,7 @@ class ScoredOutcome:
     notes: list[str]
     scores: Floats | None = field(default=None, repr=False)
     asked: int = 0
+    unseen: Mapping[str, Sequence[int]] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     computing: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     traffic: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -58,6 +63,7 @@ class ScoredOutcome:
     def finish(self, life: JobLife, replies: Mapping[str, pb.CloseJobReply]) -> None:
         """Note what the job has cost every party."""
         active = self.job.active
+        self.unseen = {**self.unseen, **{name: tuple(reply.unseen) for name, reply in replies.items()}}
         self.seconds = life.seconds
         self.computing = {active: dict(life.watch.seconds)} | {
             name: dict(reply.seconds) for name, reply in replies.items()
@@ -65,6 +71,17 @@ class ScoredOutcome:
         self.traffic = {active: life.traffic()} | {
             name: (reply.sent_bytes, reply.received_bytes) for name, reply in replies.items()
         }
+
+    def unseen_notes(self) -> list[str]:
+        """Return a warning for each party with categories that its training rows did not have."""
+        common = len(self.ids)
+        return [
+            f"{party}: {counted(len(rows), 'column')} with categories that no training row had, in "
+            f"{', '.join(f'{count:,}' for count in rows)} of {common:,} common rows; "
+            "they count as none of the known ones"
+            for party, rows in self.unseen.items()
+            if rows
+        ]
 
 
 def write_scored(outcome: ScoredOutcome, store: JobStore) -> None:
@@ -141,6 +158,8 @@ def _counts(outcome: ScoredOutcome) -> Iterator[str]:
     if common < own:
         others = " and ".join(outcome.job.passive)
         yield f"{own:,} rows here, {common:,} of them also at {others}; {own - common:,} have no score"
+    yield from outcome.aligned.notes
+    yield from outcome.unseen_notes()
     if outcome.labels is not None:
         labelled = int(np.isfinite(outcome.labels).sum())
         yield f"{labelled:,} of {common:,} common rows have a label, and were measured"
@@ -157,6 +176,9 @@ def _leaks(outcome: ScoredOutcome, scored: int) -> Iterator[str]:
             "number for each row, never a column by itself. Scores of the same rows under several models say "
             "more about the columns than those under one."
         )
+    for party in job.passive:
+        if outcome.unseen.get(party):
+            yield f"{job.active} learnt in how many rows {party} has categories that no training row had."
     everybody = " and ".join((job.active, *job.passive))
     sizes = ", ".join(f"{party} {count:,}" for party, count in outcome.rows.items())
     when = " in an earlier job" if outcome.aligned.reused else ""
@@ -164,6 +186,8 @@ def _leaks(outcome: ScoredOutcome, scored: int) -> Iterator[str]:
         f"{everybody} each learnt{when} which {len(outcome.ids):,} of their own ids all of them have, and "
         f"the sizes of the sets of ids ({sizes}). Nobody received an id."
     )
+    for party in outcome.aligned.described:
+        yield ids_described(job.active, party)
     if job.mode == "online":
         passive = " and ".join(job.passive)
         yield f"{passive} saw which of its rows were asked for, and when."

@@ -16,9 +16,10 @@ import tempfile
 import time
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
+from pyarrow import csv
 from rich.console import Console
 from rich.table import Table
 
@@ -27,6 +28,7 @@ from benchmarks.process_tree import Usage, Watcher
 from common.glm.ridge import fit_ridge, penalties, pooled_gradient_descent, with_intercept
 
 _AT_MOST_S = 6 * 3600
+_LARGE = (Case(100_000, 40, 2048, "gram", "cg", 100), Case(1_000_000, 20, 2048, "gram", "cg", 60))
 # Of the weights, relative to the largest: what 32 bits of precision leave.
 _TOLERANCE = 1e-6
 
@@ -35,10 +37,13 @@ def main() -> None:
     """Run the cases, print each as a line of JSON as soon as it is done, and all of them as a table."""
     parser = argparse.ArgumentParser(description="Whole jobs between three services on this machine.")
     parser.add_argument("--full", action="store_true", help="all sizes, up to 100,000 rows; takes hours")
+    parser.add_argument(
+        "--large", action="store_true", help="100,000 x 40 and 1,000,000 x 20, Gram rounds and cg"
+    )
     parser.add_argument("--only", default="", help="run cases whose name has this part")
     options = parser.parse_args()
     results = []
-    for case in _cases(full=options.full):
+    for case in _LARGE if options.large else _cases(full=options.full):
         if options.only in case.name:
             results.append(_measured(case))
             print(json.dumps(results[-1]), flush=True)
@@ -65,7 +70,8 @@ def _measured(case: Case) -> dict[str, Any]:
         config = write_case(case, folder)
         load = os.getloadavg()[0]
         start_s = time.perf_counter()
-        usage = _run([*_vfl(), "local", "-c", str(config), "--out", str(folder / "out")])
+        with tempfile.TemporaryFile("w+") as errors:
+            usage = _run([*_vfl(), "local", "-c", str(config), "--out", str(folder / "out")], errors)
         wall_s = time.perf_counter() - start_s
         report = json.loads((folder / "out" / "report.json").read_text(encoding="utf-8"))
         difference = _checked(case, report, folder)
@@ -90,6 +96,10 @@ def _measured(case: Case) -> dict[str, Any]:
         "sent_bytes": {party: traffic["sent_bytes"] for party, traffic in report["traffic"].items()},
         "peak_mb": {party: round(size / 2**20) for party, size in usage.peak_bytes.items()},
         "largest_process_mb": {party: round(size / 2**20) for party, size in usage.largest_bytes.items()},
+        "phase_mb": {
+            phase: {party: round(size / 2**20) for party, size in sizes.items()}
+            for phase, sizes in usage.phase_bytes.items()
+        },
         "expected": {
             "training_s": _short(expected["seconds"]["by_phase"]["training"]),
             "cpu_s": _short(sum(sum(parts.values()) for parts in expected["busy_seconds"].values())),
@@ -103,19 +113,20 @@ def _vfl() -> list[str]:
     return [sys.executable, "-P", "-c", "from common.runtime.cli.entry import main; main()"]
 
 
-def _run(command: list[str]) -> Usage:
+def _run(command: list[str], errors: TextIO) -> Usage:
     root = str(Path(__file__).parents[2])
     process = subprocess.Popen(
         command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
         text=True,
-        env=os.environ | {"PYTHONPATH": root},
+        env=os.environ | {"PYTHONPATH": root, "PYTHONUNBUFFERED": "1"},
     )
     watcher = Watcher(process)
-    _, errors = process.communicate(timeout=_AT_MOST_S)
+    process.wait(timeout=_AT_MOST_S)
     if process.returncode:
-        raise SystemExit(f"vfl local ended with exit code {process.returncode}:\n{errors}")
+        errors.seek(0)
+        raise SystemExit(f"vfl local ended with exit code {process.returncode}:\n{errors.read()}")
     return watcher.usage()
 
 
@@ -144,10 +155,8 @@ def _checked(case: Case, report: dict[str, Any], folder: Path) -> float:
 
 def _pooled(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """Return both parties' columns side by side, standardised as they are in the job, and the labels."""
-    parts = [
-        np.loadtxt(folder / name, delimiter=",", skiprows=1, dtype=str)[:, 1:] for name in ("a.csv", "b.csv")
-    ]
-    a, b = (part.astype(np.float64) for part in parts)
+    tables = [csv.read_csv(folder / name).drop_columns("id") for name in ("a.csv", "b.csv")]
+    a, b = (np.column_stack([column.to_numpy() for column in table.columns]) for table in tables)
     features = np.column_stack([a, b[:, :-1]])
     return (features - features.mean(axis=0)) / features.std(axis=0), b[:, -1]
 

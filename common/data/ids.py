@@ -115,6 +115,13 @@ def ids_digest(ids: Sequence[str]) -> bytes:
     return digest.digest()
 
 
+def ids_without_partner(ids: Sequence[str], common: Ints) -> list[str]:
+    """Return the ids that are not in the common rows, in their order."""
+    alone = np.ones(len(ids), dtype=np.bool_)
+    alone[common] = False
+    return [ids[row] for row in np.flatnonzero(alone).tolist()]
+
+
 def in_id_order(ids: Sequence[str], rows: Ints) -> Ints:
     """Return row numbers in the order of their ids as text (of code points, which is also that of UTF-8)."""
     return np.array(sorted(rows.tolist(), key=ids.__getitem__), dtype=np.int64)

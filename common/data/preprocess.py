@@ -35,10 +35,12 @@ class Prepared:
     Attributes:
         matrix: (n, d), finite; may be seen by its owner alone.
         notes: What was filled or folded, with counts.
+        unseen: Rows with a category that no training row had, by column; columns without any are not in it.
     """
 
     matrix: Floats = field(repr=False)
     notes: tuple[str, ...]
+    unseen: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,6 +153,7 @@ class Preprocessing:
     def _dense(self, table: Table) -> Prepared:
         matrix = np.empty((table.rows, sum(len(column.outputs) for column in self.columns)))
         notes: list[str] = []
+        unseen: dict[str, int] = {}
         begin = 0
         for fitted in self.columns:
             column = table.cells(fitted.name)
@@ -164,8 +167,10 @@ class Preprocessing:
                     advice="declare a rule under missing before training",
                 )
             notes += _filled(fitted, column)
+            if isinstance(fitted, FittedCategories) and (rows := fitted.unseen(column)):
+                unseen[fitted.name] = rows
             begin = end
-        return Prepared(matrix, tuple(notes))
+        return Prepared(matrix, tuple(notes), unseen)
 
     def notes(self) -> list[str]:
         """Return what fitting decided, for a report."""

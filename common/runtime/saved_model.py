@@ -22,6 +22,21 @@ MODEL_FILE = "model.json"
 Loss = Literal["squared", "logistic"]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class OwnScores:
+    """A party's own scores of rows; may be seen by it alone.
+
+    Attributes:
+        scores: (n,), X·w of its columns plus its intercept.
+        notes: What was filled or unseen, with counts.
+        unseen: For each column with categories that no training row had, in how many rows.
+    """
+
+    scores: Floats = field(repr=False)
+    notes: tuple[str, ...] = ()
+    unseen: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SavedModel:
     """One party's part of a linear model; may be seen by that party alone.
@@ -81,8 +96,8 @@ class SavedModel:
             "parts": dict(self.parts),
         }
 
-    def partial_scores(self, table: Table) -> tuple[Floats, tuple[str, ...]]:
-        """Return X·w of this party's columns plus its intercept, (n,), and what was filled or unseen.
+    def partial_scores(self, table: Table) -> OwnScores:
+        """Return X·w of this party's columns plus its intercept, and what was filled or unseen.
 
         Raises:
             DataError: A column does not fit; names it.
@@ -92,7 +107,7 @@ class SavedModel:
         scores = np.asarray(prepared.matrix @ self.coefficients) + (self.intercept or 0.0)
         if not np.isfinite(scores).all():
             raise DataError("a score of the new rows is not finite", where=table.source)
-        return scores, prepared.notes
+        return OwnScores(scores, prepared.notes, tuple(prepared.unseen.values()))
 
 
 def saved_loss(job: TrainingJob) -> Loss:

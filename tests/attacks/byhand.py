@@ -40,14 +40,15 @@ class ByHand:
         self.rows = reply.rows
         await self.c.OpenJob(opening(self.job, "party_b", "coordinator", columns=own), timeout=CALL_S)
 
-    async def align(self) -> None:
-        """Align with A on all of its ids, and let it build its design."""
-        ids = tuple(f"r{at:04d}" for at in range(self.rows))
+    async def align(self, known: int | None = None) -> None:
+        """Align with A on all of its ids, or the first ones that are known, and let it build its design."""
+        known = self.rows if known is None else known
+        ids = tuple(f"r{at:04d}" for at in range(known))
         client = AlignmentClient("party_a", self.a, turn_of(self.job), Deadline(CALL_S, "CALL_S"))
-        alike = Alike("party_b", ids, {"party_a": self.rows, "party_b": self.rows}, 1)
+        alike = Alike("party_b", ids, {"party_a": self.rows, "party_b": known}, 1)
         conductor = AlignmentConductor(alike, {"party_a": client}, InProcessExecutor(), Stopwatch(), _unheard)
         alignment_id = (await conductor.run()).alignment.alignment_id
-        request = he.BuildDesignRequest(turn=turn_of(self.job), alignment_id=alignment_id, rows=self.rows)
+        request = he.BuildDesignRequest(turn=turn_of(self.job), alignment_id=alignment_id, rows=known)
         await self.a.BuildDesign(request, timeout=CALL_S)
 
     async def prepare(self, rows: int) -> None:

@@ -293,13 +293,21 @@ async def test_a_set_has_the_size_that_was_announced(b: ByHand, total: int, said
         await sent(b, multiply([hash_to_curve("x")], SecretScalar(b"k" * 32)), total=total)
 
 
-async def test_ids_are_not_described_before_an_alignment_has_begun_nor_after_it_succeeded(b: ByHand) -> None:
-    request = align_pb2.DescribeIdsRequest(turn=turn_of(JOB))
-    with pytest.raises(PeerRefused, match="too few"):
-        await b.a.DescribeIds(request, timeout=CALL_S)
-    await b.align()
-    with pytest.raises(PeerRefused, match="too few"):
-        await b.a.DescribeIds(request, timeout=CALL_S)
+async def test_ids_are_not_described_before_an_alignment_has_begun(b: ByHand) -> None:
+    with pytest.raises(PeerRefused, match="only after they were aligned"):
+        await b.a.DescribeIds(align_pb2.DescribeIdsRequest(turn=turn_of(JOB)), timeout=CALL_S)
+
+
+@pytest.mark.parametrize(("known", "described"), [(40, 0), (39, 0), (21, 0), (20, 20)])
+async def test_b_cannot_choose_its_ids_so_that_single_ids_of_a_are_described(
+    b: ByHand, known: int, described: int
+) -> None:
+    """Of A's 40 ids so many are left, and of fewer than 20 it says nothing."""
+    await b.align(known)
+    reply = await b.a.DescribeIds(align_pb2.DescribeIdsRequest(turn=turn_of(JOB)), timeout=CALL_S)
+    assert reply.count == described
+    if not described:
+        assert reply == align_pb2.IdProfile(turn=turn_of(JOB))
 
 
 def test_two_jobs_on_the_same_ids_show_unrelated_points(two: Aligned, tmp_path: Path) -> None:

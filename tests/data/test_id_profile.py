@@ -30,12 +30,29 @@ def test_a_usual_cause_is_named(theirs: list[str], said: str) -> None:
     assert said in hints(PADDED, theirs)
 
 
+def test_ids_of_which_some_have_lost_their_zeros_are_called_shorter() -> None:
+    said = hints(PADDED, [*(one.lstrip("0") for one in PADDED[100:200]), *PADDED[:100]])
+    assert "those of a are shorter" in said
+    assert "leading zeros: 50 % of the ids at a, 100 % at b: leading zeros lost" in said
+
+
+def test_names_of_any_length_are_no_question_of_width() -> None:
+    ours, theirs = (["x" * (first + at % 9) for at in range(90)] for first in (4, 5))
+    assert hints(ours, theirs) == ""
+    assert "shorter" in hints(ours, [one + "yy" for one in ours])
+
+
 def test_another_case_is_named() -> None:
     assert "set `case` in both id rules" in hints(["AB1", "AC2"], ["ab1", "ac2"])
 
 
 def test_ids_that_look_alike_give_no_hint() -> None:
     assert hints(PADDED, [f"{number:08d}" for number in range(5000, 5300)]) == ""
+
+
+def test_a_long_list_is_described_by_some_of_its_ids() -> None:
+    profile = IdProfile.of([f"{number:08d}" for number in range(120_000)])
+    assert (profile.count, profile.usual, profile.percent["digits"]) == (120_000, 8, 100)
 
 
 def test_a_profile_is_coarse() -> None:

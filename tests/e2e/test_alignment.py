@@ -20,6 +20,16 @@ def rows_of(path):
     return rows
 
 
+def lost_zeros(folder, name):
+    """Write a table of 120 six-digit ids, half of them with a zero in front, lost at party_a."""
+    ids = [f"{number:06d}" for number in (*range(57_000, 57_060), *range(182_000, 182_060))]
+    header = (*COLUMNS[name], "y") if name == "party_b" else COLUMNS[name]
+    values = np.random.default_rng(5).normal(size=(120, len(header)))
+    path = folder / f"{name}-numbers.csv"
+    write_csv(path, header, [str(int(one)) for one in ids] if name == "party_a" else ids, values)
+    return path
+
+
 @pytest.fixture(scope="module")
 def federation(start, tables, tmp_path_factory) -> Federation:
     """Return the usual parties and a second passive one; `mixed` is `patients` shuffled, with strangers."""
@@ -37,6 +47,7 @@ def federation(start, tables, tmp_path_factory) -> Federation:
     for settings, name in ((party_a, "party_a"), (party_b, "party_b")):
         settings["datasets"] |= {
             "mixed": {"source": {"csv": str(mixed[name])}},
+            "numbers": {"source": {"csv": str(lost_zeros(folder, name))}},
             "folded": {
                 "source": {"csv": str(mixed[name])},
                 "id": {"case": "upper" if name == "party_b" else "keep"},
@@ -83,6 +94,31 @@ async def test_an_alignment_is_kept_for_the_next_job_on_the_same_ids(federation)
     _, third = await federation.run(config)
     assert not any("had kept the alignment" in note for note in third["notes"])
     assert third["rows"]["aligned"] == ROWS
+
+
+def test_ids_that_lost_their_zeros_are_noticed_although_enough_are_common(federation):
+    config = job(job="zeros", data={"dataset": "numbers", "test_fraction": 0.0})
+    # The second job uses the alignment of the first one, and says the same.
+    for _ in range(2):
+        done = federation.train(config)
+        said = " ".join(done.stdout.split())
+        assert done.returncode == 0, done.stderr
+        assert "60 of 120 ids are common to all parties" in said
+        assert "5 characters at party_a, 6 at party_b, those of party_a are shorter" in said
+        assert "leading zeros: 0 % of the ids at party_a, 100 % at party_b: leading zeros lost" in said
+
+
+async def test_what_was_said_about_ids_without_a_partner_is_among_the_leaks(federation):
+    config = job(job="zeros", data={"dataset": "numbers", "test_fraction": 0.0})
+    _, report = await federation.run(config)
+    assert any("leading zeros lost" in note for note in report["notes"])
+    assert any("those of party_a's ids look like that are not common" in leak for leak in report["leaks"])
+
+
+async def test_strangers_on_both_sides_give_no_hint_where_ids_look_alike(federation):
+    _, report = await federation.run(job(job="plain"))
+    assert not any("without a partner" in note for note in report["notes"])
+    assert not any("look like" in leak for leak in report["leaks"])
 
 
 def test_rules_that_differ_are_shown_before_anything_is_aligned(federation):

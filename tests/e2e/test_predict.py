@@ -175,6 +175,10 @@ async def test_new_rows_in_another_order_are_scored_and_counted(
         done.stdout.split()
     )
     assert "R²" in done.stdout
+    assert (
+        "note: party_a: 1 column with categories that no training row had, in 4 of 55 common rows"
+        in " ".join(done.stdout.split())
+    )
 
 
 async def test_the_report_says_what_was_scored_measured_and_learnt(two: Federation, model: str) -> None:
@@ -182,6 +186,8 @@ async def test_the_report_says_what_was_scored_measured_and_learnt(two: Federati
     assert report["rows"] == {"party_a": COMMON, "party_b": NEW, "aligned": COMMON, "scored": COMMON}
     assert report["model"]["job_id"] == model
     assert report["metrics"]["new"]["r2"] > 0.99
+    assert any("party_a: 1 column with categories" in note and "4 of 55" in note for note in report["notes"])
+    assert any("in how many rows party_a has categories" in text for text in report["leaks"])
     assert any(f"{COMMON} rows" in text and "in the clear" in text for text in report["leaks"])
     notes = two.outcome("party_a", job_id)["notes"]
     assert f"{COMMON:,} new rows, {COMMON} common, {COMMON} scored" in notes[0]

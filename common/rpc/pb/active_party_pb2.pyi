@@ -204,6 +204,7 @@ class JobEvent(_message.Message):
     SENT_BYTES_FIELD_NUMBER: _builtins.int
     RECEIVED_BYTES_FIELD_NUMBER: _builtins.int
     RECORD_FIELD_NUMBER: _builtins.int
+    NOTICE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     phase: _builtins.str
     """opening | aligning | preparing | training | scoring | serving | evaluating | closing | ended"""
@@ -215,6 +216,8 @@ class JobEvent(_message.Message):
     eta_s: _builtins.float
     sent_bytes: _builtins.int
     received_bytes: _builtins.int
+    notice: _builtins.str
+    """a warning that stays readable, besides the progress"""
     @_builtins.property
     def record(self) -> Global___JobRecord: ...
     def __init__(
@@ -231,10 +234,11 @@ class JobEvent(_message.Message):
         sent_bytes: _builtins.int = ...,
         received_bytes: _builtins.int = ...,
         record: Global___JobRecord | None = ...,
+        notice: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_eta_s", b"_eta_s", "_loss", b"_loss", "eta_s", b"eta_s", "loss", b"loss", "record", b"record"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_eta_s", b"_eta_s", "_loss", b"_loss", "elapsed_s", b"elapsed_s", "eta_s", b"eta_s", "job_id", b"job_id", "loss", b"loss", "max_rounds", b"max_rounds", "message", b"message", "phase", b"phase", "received_bytes", b"received_bytes", "record", b"record", "round", b"round", "sent_bytes", b"sent_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_eta_s", b"_eta_s", "_loss", b"_loss", "elapsed_s", b"elapsed_s", "eta_s", b"eta_s", "job_id", b"job_id", "loss", b"loss", "max_rounds", b"max_rounds", "message", b"message", "notice", b"notice", "phase", b"phase", "received_bytes", b"received_bytes", "record", b"record", "round", b"round", "sent_bytes", b"sent_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__eta_s: _TypeAlias = _typing.Literal["eta_s"]  # noqa: Y015
     _WhichOneofArgType__eta_s: _TypeAlias = _typing.Literal["_eta_s", b"_eta_s"]  # noqa: Y015

@@ -16,8 +16,9 @@ party returns a set sorted, so that nobody can follow a point through somebody e
   |-- RevealCommon: positions ------->|   only now, only for common points, only if they are enough:
   |<-- positions before the sorting --|   the way back through the hands it came
   |-- SetCommonRows ----------------->|   A's own rows that are common; kept under the alignment's id
-  |   … or, if they are too few:      |
-  |-- DescribeIds ------------------->|   what A's ids look like, in coarse classes, to find the cause
+  |   … if they are too few, or many on both sides have no partner:
+  |-- DescribeIds ------------------->|   what A's ids look like, in coarse classes, to find the cause:
+  |                                   |   all of them, or, after an alignment, those without a partner
 
 With one passive party this is plain two-party private set intersection. With several, a passive party's
 set goes on from it to the next one and around, B multiplies it last: so no passive party ever sees two
@@ -212,7 +213,9 @@ Global___DescribeIdsRequest: _TypeAlias = DescribeIdsRequest  # noqa: Y015
 
 @_typing.final
 class IdProfile(_message.Message):
-    """Never an id, and no character of one."""
+    """Never an id, and no character of one. Of all ids where too few were common; else of those that are not
+    common, if they are 20 or more, and no fewer than the policy's least intersection.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -241,11 +244,17 @@ class IdProfile(_message.Message):
     LONGEST_FIELD_NUMBER: _builtins.int
     SAME_BEGINNING_FIELD_NUMBER: _builtins.int
     PERCENT_FIELD_NUMBER: _builtins.int
+    USUAL_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
     shortest: _builtins.int
     """characters"""
     longest: _builtins.int
     same_beginning: _builtins.int
     """how many characters all ids begin with in common"""
+    usual: _builtins.int
+    """characters; the median of their lengths"""
+    count: _builtins.int
+    """of how many ids; 0: there are too few of them to say anything"""
     @_builtins.property
     def turn(self) -> _job_pb2.Turn: ...
     @_builtins.property
@@ -260,10 +269,12 @@ class IdProfile(_message.Message):
         longest: _builtins.int = ...,
         same_beginning: _builtins.int = ...,
         percent: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        usual: _builtins.int = ...,
+        count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["longest", b"longest", "percent", b"percent", "same_beginning", b"same_beginning", "shortest", b"shortest", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "longest", b"longest", "percent", b"percent", "same_beginning", b"same_beginning", "shortest", b"shortest", "turn", b"turn", "usual", b"usual"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -314,6 +314,7 @@ class CloseJobReply(_message.Message):
     RECEIVED_BYTES_FIELD_NUMBER: _builtins.int
     SECONDS_FIELD_NUMBER: _builtins.int
     MODEL_DIGEST_FIELD_NUMBER: _builtins.int
+    UNSEEN_FIELD_NUMBER: _builtins.int
     sent_bytes: _builtins.int
     received_bytes: _builtins.int
     model_digest: _builtins.str
@@ -324,6 +325,12 @@ class CloseJobReply(_message.Message):
     def seconds(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """by phase"""
 
+    @_builtins.property
+    def unseen(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """predict: for each of the sender's columns with categories that no training row had, in how many of the
+        common rows; without the names of the columns, and nothing for columns without such rows.
+        """
+
     def __init__(
         self,
         *,
@@ -332,10 +339,11 @@ class CloseJobReply(_message.Message):
         received_bytes: _builtins.int = ...,
         seconds: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         model_digest: _builtins.str = ...,
+        unseen: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model_digest", b"model_digest", "received_bytes", b"received_bytes", "seconds", b"seconds", "sent_bytes", b"sent_bytes", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model_digest", b"model_digest", "received_bytes", b"received_bytes", "seconds", b"seconds", "sent_bytes", b"sent_bytes", "turn", b"turn", "unseen", b"unseen"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -88,7 +88,10 @@ class ProgressBar:
         self._task: TaskID = bar.add_task("queued", total=None, text="")
 
     def show(self, event: JobEvent) -> None:
-        """Move the bar to the event's round."""
+        """Move the bar to the event's round; a notice stays above it."""
+        if event.notice:
+            self._bar.console.print(f"note: {event.notice}", markup=False, soft_wrap=True)
+            return
         self._bar.update(
             self._task,
             description=event.phase,
@@ -111,6 +114,11 @@ class ProgressLines:
 
     def show(self, event: JobEvent) -> None:
         """Print the event, or keep it back until its turn comes."""
+        if event.notice:
+            self._console.print(
+                f"{event.elapsed_s:7.1f} s  note: {event.notice}", markup=False, soft_wrap=True
+            )
+            return
         if event.phase != self._phase:
             if self._held is not None:
                 self._print(self._held)

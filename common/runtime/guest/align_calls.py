@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +14,8 @@ import numpy as np
 from common.crypto.entropy import SystemEntropy
 from common.crypto.psi import Points, Progress, parse_points
 from common.crypto.psi_curve import POINT_BYTES, SecretScalar
-from common.data.id_profile import IdProfile
+from common.data.id_profile import LEAST_DESCRIBED, IdProfile
+from common.data.ids import ids_without_partner
 from common.errors import RemoteProtocolError
 from common.rpc.chunks import chunk_slices
 from common.rpc.pb import align_pb2 as pb
@@ -140,12 +141,23 @@ class AlignmentCalls:
         return pb.CommonRowsSet(turn=first.turn, rows=len(rows))
 
     async def describe(self, turn: Turn) -> pb.IdProfile:
-        """Say what the own ids look like, in coarse classes."""
-        if self._role is None or self._alignment is not None:
-            raise RemoteProtocolError("ids are described only after an alignment found too few common ones")
-        profile = await asyncio.to_thread(IdProfile.of, self._own.ids)
+        """Say what the own ids without a partner look like, in coarse classes.
+
+        Of fewer than the policy's least intersection nothing is said: B could choose its own ids so that a
+        single one of ours is left.
+        """
+        if self._role is None and self._alignment is None:
+            raise RemoteProtocolError("ids are described only after they were aligned")
+        ids: Sequence[str] = self._own.ids
+        if self._alignment is not None:
+            ids = ids_without_partner(ids, self._alignment.rows)
+            if len(ids) < max(LEAST_DESCRIBED, self._own.least_common):
+                return pb.IdProfile(turn=turn)
+        profile = await asyncio.to_thread(IdProfile.of, ids)
         return pb.IdProfile(
             turn=turn,
+            count=profile.count,
+            usual=profile.usual,
             shortest=profile.shortest,
             longest=profile.longest,
             same_beginning=profile.same_beginning,

@@ -34,6 +34,10 @@ class JobCalls(ABC):
             RemoteProtocolError: The job is said to have finished after another round than ours.
         """
 
+    def unseen(self) -> tuple[int, ...]:
+        """Return, for each column with categories that no training row had, in how many common rows."""
+        return ()
+
     def notes(self) -> list[str]:
         """Return what this party's own record of the job says besides numbers."""
         return []

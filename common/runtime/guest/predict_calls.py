@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from common.runtime.guest.align_calls import AlignmentCalls
 from common.runtime.guest.job_calls import JobCalls
 from common.runtime.guest.quota import DailyQuota
 from common.runtime.new_rows import NewRows, read_new_rows
-from common.runtime.saved_model import SavedModel, load_model
+from common.runtime.saved_model import OwnScores, SavedModel, load_model
 from common.runtime.state import JobStore
 from common.types import Floats, Ints
 
@@ -87,9 +87,8 @@ class PredictionCalls(JobCalls):
         self._job = job
         self._scorable = scorable
         self._quota = quota
-        self._scores: Floats | None = None
+        self._own: OwnScores | None = None
         self._sent = np.zeros(0, dtype=np.bool_)
-        self._notes: tuple[str, ...] = ()
         self._scoring = asyncio.Lock()
 
     async def score_rows(self, request: pb.ScoreRowsRequest) -> AsyncIterator[PartialScores]:
@@ -106,28 +105,32 @@ class PredictionCalls(JobCalls):
             yield PartialScores(turn=request.turn, scores=scores[chosen[part]].tolist())
 
     async def leave(self) -> None:
-        """Drop the scores."""
-        self._scores = None
+        """Drop the scores; what is known about them stays."""
+        if self._own is not None:
+            self._own = replace(self._own, scores=np.zeros(0))
 
     def model(self, job_id: str, rounds: int) -> None:
         """Return nothing: scoring trains nothing."""
+
+    def unseen(self) -> tuple[int, ...]:
+        """Return, for each column with categories that no training row had, in how many common rows."""
+        return () if self._own is None else self._own.unseen
 
     def notes(self) -> list[str]:
         """Return what became of this party's own rows."""
         rows = self._scorable.rows
         sent = int(np.count_nonzero(self._sent))
         told = f"{rows.table.rows:,} new rows, {len(self._sent):,} common, {sent:,} scored"
-        return [told, *rows.notes, *self._notes]
+        return [told, *rows.notes, *(() if self._own is None else self._own.notes)]
 
     async def _aligned_scores(self, alignment_id: bytes, count: int) -> Floats:
         rows = self.alignment.rows(alignment_id, count)
-        if self._scores is not None:
-            return self._scores
-        scores, self._notes = await self.watch.thread("scores", self._score, rows)
-        self._scores, self._sent = scores, np.zeros(len(rows), dtype=np.bool_)
-        return scores
+        if self._own is None:
+            self._own = await self.watch.thread("scores", self._score, rows)
+            self._sent = np.zeros(len(rows), dtype=np.bool_)
+        return self._own.scores
 
-    def _score(self, rows: Ints) -> tuple[Floats, tuple[str, ...]]:
+    def _score(self, rows: Ints) -> OwnScores:
         return self._scorable.model.partial_scores(self._scorable.rows.table.take(rows))
 
     def _chosen(self, positions: Ints, count: int) -> Ints:

@@ -182,6 +182,7 @@ class GuestServicer(AlignServicer):
             received_bytes=traffic.received_bytes,
             seconds=seconds,
             model_digest=model_digest,
+            unseen=calls.unseen(),
         )
 
     async def _keep_model(self, hosted: Hosted, rounds: int) -> str:
