@@ -11,6 +11,7 @@ from typing import Any
 
 from common.errors import ConfigError, DataError
 from common.nets.backend import tensor_files, torch
+from common.nets.recipe import Recipe, Terms
 from common.nets.shape import FieldLayout, NetSettings, NetShape, Optimisation
 
 _DESCRIPTION = "colonnade"
@@ -70,6 +71,15 @@ def network_from_json(description: Mapping[str, Any]) -> tuple[FieldLayout, NetS
         optimisation = Optimisation(**description["optimisation"])
         settings = NetSettings(NetShape(**shape), optimisation, int(description["seed"]))
         return FieldLayout(**layout), settings
+
+
+def recipe_from_json(document: Mapping[str, Any]) -> Recipe:
+    """Return a recipe from its fields.
+
+    Raises:
+        KeyError, TypeError, ConfigError: They are something else.
+    """
+    return Recipe(**{**document, "terms": Terms(**document["terms"])})
 
 
 @contextmanager

@@ -1,0 +1,146 @@
+"""`python -m benchmarks.jpl SET …`: what A is worth to B on real sets.
+
+    python -m benchmarks.jpl planted_ctr --data FOLDER                 lift table
+    python -m benchmarks.jpl planted_ctr --data FOLDER --ablations     each term of JPL left out
+    python -m benchmarks.jpl planted_ctr --data FOLDER --overlaps 0.05,0.1,0.2,0.4,0.8 --picture lift.png
+    python -m benchmarks.jpl planted_ctr --data FOLDER --protections   what the protections cost and hide
+
+The optimiser's settings are chosen on the validation rows of seeds that are not reported, by B's model alone.
+Every result is also one line of JSON (`--json FILE`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from benchmarks.jpl.report import draw, print_leaks, print_lift
+from benchmarks.jpl.trials import Guards, Plan, Result, local_validation, run_seed
+from common.nets.comparison import ablations, methods
+from common.nets.lift import Outcome
+from common.nets.protect import LabelDP, Marvell, MaxNorm, Release
+from common.nets.recipe import Recipe
+from common.nets.shape import Optimisation
+
+_TUNING_SEEDS = (1001, 1002)
+_GRID = tuple(product((1e-3, 3e-3), (1e-3, 1e-2, 3e-2)))
+_SECRET = 20_260
+
+
+def main() -> None:
+    """Run the sets one after another, seeds in parallel."""
+    options = _options()
+    context = multiprocessing.get_context("spawn")
+    console = Console(width=150)
+    for name in options.sets:
+        with ProcessPoolExecutor(options.processes, mp_context=context) as executor:
+            plan = _tuned(Plan(options.data, name, options.rows), executor, console)
+            if options.protections:
+                _protections(plan, options, executor)
+                continue
+            outcomes = _lift(plan, options, executor)
+        for overlap in options.overlaps:
+            print_lift(console, plan, outcomes, overlap)
+        if options.picture:
+            draw(
+                options.picture.with_stem(f"{options.picture.stem}_{name.replace(':', '_')}"), name, outcomes
+            )
+
+
+def _lift(plan: Plan, options: argparse.Namespace, executor: ProcessPoolExecutor) -> list[Outcome]:
+    recipes = dict(methods())
+    if options.ablations:
+        recipes |= ablations(recipes["jpl"])
+    jobs = [
+        executor.submit(run_seed, plan, seed, overlap, recipes)
+        for overlap, seed in product(options.overlaps, options.seeds)
+    ]
+    outcomes = [one for job in jobs for one in job.result().outcomes]
+    _write(options, plan, outcomes)
+    return outcomes
+
+
+def _protections(plan: Plan, options: argparse.Namespace, executor: ProcessPoolExecutor) -> None:
+    """Train behind each protection; print what it hides and what it costs."""
+    guards = [
+        Guards(),
+        Guards("max_norm", MaxNorm(_SECRET)),
+        *(Guards(f"marvell({power:g})", Marvell(power, _SECRET)) for power in (0.1, 1.0, 4.0)),
+        *(Guards(f"label_dp({epsilon:g})", LabelDP(epsilon, _SECRET)) for epsilon in (4.0, 2.0, 1.0)),
+        Guards("clip 1", release=Release(1.0, 0.0, _SECRET)),
+        *(Guards(f"clip 1, noise {noise:g}", release=Release(1.0, noise, _SECRET)) for noise in (0.1, 0.5)),
+    ]
+    chosen = methods()
+    recipes: dict[str, Recipe] = {name: chosen[name] for name in ("local", "fpd", "jpl")}
+    jobs = {
+        guard.label: [
+            executor.submit(run_seed, plan, seed, options.overlaps[0], recipes, guard)
+            for seed in options.seeds
+        ]
+        for guard in guards
+    }
+    results: dict[str, list[Result]] = {
+        label: [job.result() for job in submitted] for label, submitted in jobs.items()
+    }
+    print_leaks(Console(width=150), plan, results, options.overlaps[0])
+
+
+def _tuned(plan: Plan, executor: ProcessPoolExecutor, console: Console) -> Plan:
+    """Return the plan with the settings that serve B alone best on validation rows."""
+    candidates = [Optimisation(learning_rate=rate, embedding_l2=l2) for rate, l2 in _GRID]
+    jobs = [
+        [executor.submit(local_validation, plan, seed, one) for seed in _TUNING_SEEDS] for one in candidates
+    ]
+    scores = [float(np.mean([job.result() for job in seeds])) for seeds in jobs]
+    best = candidates[int(np.argmax(scores))]
+    shown = f"learning rate {best.learning_rate:g}, embedding L2 {best.embedding_l2:g}"
+    console.print(f"{plan.name}: B alone does best on validation rows with {shown} (AUC {max(scores):.4f})")
+    return replace(plan, optimisation=best)
+
+
+def _write(options: argparse.Namespace, plan: Plan, outcomes: Sequence[Outcome]) -> None:
+    if options.json is None:
+        return
+    with options.json.open("a", encoding="utf-8") as file:
+        for one in outcomes:
+            line = {"benchmark": "jpl", "set": plan.name, "rows": plan.most_rows, **asdict(one)}
+            file.write(json.dumps(line) + "\n")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="What A is worth to B: JPL beside its baselines.")
+    parser.add_argument("sets", nargs="+", help="names of vfl_sets.py; NAME:swap gives A's columns to B")
+    default = os.environ.get("VFL_DATA")
+    parser.add_argument("--data", type=Path, default=default, required=default is None, help="or VFL_DATA")
+    parser.add_argument("--seeds", type=_whole_numbers, default=(1, 2, 3, 4, 5), help="such as 1,2,3 or 1-10")
+    parser.add_argument("--overlaps", type=_shares, default=(0.8,), help="such as 0.1,0.4,0.8")
+    parser.add_argument("--rows", type=int, help="a random sample of so many rows")
+    parser.add_argument("--ablations", action="store_true", help="also JPL without each of its terms")
+    parser.add_argument("--protections", action="store_true", help="attacks, protections and their cost")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--picture", type=Path, help="AUC against overlap, as PNG or SVG")
+    parser.add_argument("--json", type=Path, help="add one line for each method, seed and overlap")
+    return parser.parse_args()
+
+
+def _whole_numbers(text: str) -> tuple[int, ...]:
+    first, dash, last = text.partition("-")
+    return tuple(range(int(first), int(last) + 1)) if dash else tuple(int(one) for one in text.split(","))
+
+
+def _shares(text: str) -> tuple[float, ...]:
+    return tuple(float(one) for one in text.split(","))
+
+
+if __name__ == "__main__":
+    main()

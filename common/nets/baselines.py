@@ -1,0 +1,44 @@
+"""The students by name: what JPL is compared with. Plain values, no torch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from common.nets.recipe import Recipe, Terms
+
+_NOTHING = {
+    "labels": 0.0,
+    "labels_shared": 0.0,
+    "teacher": 0.0,
+    "contrast": 0.0,
+    "similarity": 0.0,
+    "ranking_shared": 0.0,
+    "ranking": 0.0,
+}
+
+
+def local() -> Recipe:
+    """Return B by itself: its features, all its labelled rows, one network."""
+    return Recipe("own", Terms(**_NOTHING))
+
+
+def fpd(teacher: float = 1.0, labels_shared: float = 1.0) -> Recipe:
+    """Return plain distillation: B's network also follows the teacher's soft labels on overlapped rows."""
+    return Recipe("own", Terms(**_NOTHING | {"labels_own_shared": labels_shared, "teacher_own": teacher}))
+
+
+def jpl(terms: Terms | None = None) -> Recipe:
+    """Return joint privileged learning."""
+    return Recipe("joint", terms or Terms())
+
+
+def jpl_without_a(recipe: Recipe) -> Recipe:
+    """Return the same student with nothing from the teacher: what its two heads are worth by themselves."""
+    return replace(
+        recipe, terms=replace(recipe.terms, teacher_own=0.0, teacher=0.0, contrast=0.0, similarity=0.0)
+    )
+
+
+def twice(recipe: Recipe) -> Recipe:
+    """Return the mean of two such students with seeds of their own: what averaging is worth by itself."""
+    return replace(recipe, members=2 * recipe.members)
