@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from common.crypto.cipher import CipherVector
+from common.crypto.private_key import PrivateKey
 from common.errors import Refused, RemoteProtocolError
-from coordinator.private_key import PrivateKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from concurrent.futures import Executor
 
 from common.crypto.cipher import CipherVector, parse_ciphertexts
 from common.crypto.entropy import SystemEntropy
+from common.crypto.private_key import PrivateKey
 from common.errors import Refused, RemoteProtocolError
 from common.rpc.chunks import chunk_slices
 from common.rpc.greeting import check_caller, make_greeting
@@ -27,7 +28,6 @@ from common.runtime.stopwatch import Stopwatch
 from coordinator.he_gram import GramKeyHolder
 from coordinator.he_gram_service import GramServicer
 from coordinator.he_linear import Agreement, KeyHolder
-from coordinator.private_key import PrivateKey
 
 Job = HostedJob[KeyHolder]
 

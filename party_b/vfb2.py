@@ -23,7 +23,7 @@ from common.errors import LocalProtocolError, NumericError
 from common.glm.asynchronous import ReferencePart, ScoreRequest, Update
 from common.glm.collaboration import Collaboration, CollaborationState
 from common.glm.outbox import Outbox, OutboxState
-from common.glm.row_order import RowOrder
+from common.glm.row_order import BatchOrder
 from common.glm.score_losses import ScoreLoss
 from common.types import Floats
 
@@ -39,14 +39,16 @@ class Dominance:
         order: Which rows come next.
         outbox: Our updates on their way.
         first_request: Above every number that we ever used in this job, before a restart, too.
+        kind: Whether others see θ.
     """
 
     party: str
     labels: Floats = field(repr=False)
     loss: ScoreLoss
-    order: RowOrder
+    order: BatchOrder
     outbox: Outbox
     first_request: int = 1
+    kind: type[Update] = Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,7 @@ class Dominator:
         self._begun(request)
         thetas = self._thetas(self._opened(request), self._own.labels[request.rows])
         number = self.outbox.sent + 1
-        update = Update(self._own.party, number, request.epoch, request.number, request.rows, thetas)
+        update = self._own.kind(self._own.party, number, request.epoch, request.number, request.rows, thetas)
         self.outbox.put(update)
         del self._open[request.number]
         return update

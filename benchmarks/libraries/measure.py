@@ -34,8 +34,8 @@ class Colonnade:
     def __init__(self, bits: int) -> None:
         from common.crypto.cipher import PaillierCipher
         from common.crypto.entropy import SystemEntropy
+        from common.crypto.private_key import PrivateKey
         from common.runtime.compute import InProcessExecutor
-        from coordinator.private_key import PrivateKey
 
         self._private = PrivateKey.generate(bits, SystemEntropy())
         self._cipher = PaillierCipher(self._private.public, InProcessExecutor(), SystemEntropy())

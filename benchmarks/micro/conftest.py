@@ -14,8 +14,8 @@ from benchmarks.micro.side_by_side import Bench
 from common.crypto.cipher import PaillierCipher
 from common.crypto.entropy import SystemEntropy
 from common.crypto.phe_bridge import PheCipher, generate_primes
+from common.crypto.private_key import PrivateKey
 from common.runtime.compute import InProcessExecutor
-from coordinator.private_key import PrivateKey
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

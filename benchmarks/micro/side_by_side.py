@@ -8,7 +8,7 @@ import phe
 
 from common.crypto.cipher import Cipher, PaillierCipher
 from common.crypto.phe_bridge import PheCipher
-from coordinator.private_key import PrivateKey
+from common.crypto.private_key import PrivateKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,10 +50,12 @@ class PreparedSparse:
     Attributes:
         matrix: scipy.sparse.csr_array, (n, d), finite; may be seen by its owner alone.
         notes: What was filled or folded, with counts.
+        unseen: As in `Prepared`.
     """
 
     matrix: Any = field(repr=False)
     notes: tuple[str, ...]
+    unseen: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +145,12 @@ class Preprocessing:
                 where=table.source,
                 advice="bring new rows in the kind of file that training had",
             )
-        notes = self.sparse.unknown(table.sparse)
-        matrix = self.sparse.apply(table.sparse)
-        if self.columns:
-            dense = self._dense(table)
-            matrix, notes = hstack([csr_array(dense.matrix), matrix], format="csr"), [*dense.notes, *notes]
-        return PreparedSparse(matrix, tuple(notes))
+        matrix, notes = self.sparse.apply(table.sparse), tuple(self.sparse.unknown(table.sparse))
+        if not self.columns:
+            return PreparedSparse(matrix, notes)
+        dense = self._dense(table)
+        matrix = hstack([csr_array(dense.matrix), matrix], format="csr")
+        return PreparedSparse(matrix, (*dense.notes, *notes), dense.unseen)
 
     def _dense(self, table: Table) -> Prepared:
         matrix = np.empty((table.rows, sum(len(column.outputs) for column in self.columns)))

@@ -74,9 +74,24 @@ class Update:
 
     def fingerprint(self) -> int:
         """Return SHA-256 over everything that decides what the update does."""
-        head = f"{self.dominator}|{self.number}|{self.epoch}|{len(self.rows)}|".encode()
-        body = self.rows.astype("<i8").tobytes() + self.thetas.astype("<f8").tobytes()
-        return int.from_bytes(hashlib.sha256(head + body).digest(), "big")
+        return _fingerprint(self, self.thetas.astype("<f8").tobytes())
+
+
+@dataclass(frozen=True, slots=True)
+class UnseenUpdate(Update):
+    """An update whose θ only its dominator has; others have none, (0,), and get Σ θ_i x_i of their columns.
+
+    Two parties compare what they have applied, and a guess at θ must not be testable against that.
+    """
+
+    def fingerprint(self) -> int:
+        """Return SHA-256 over everything but θ."""
+        return _fingerprint(self, b"")
+
+
+def _fingerprint(update: Update, thetas: bytes) -> int:
+    head = f"{update.dominator}|{update.number}|{update.epoch}|{len(update.rows)}|".encode()
+    return int.from_bytes(hashlib.sha256(head + update.rows.astype("<i8").tobytes() + thetas).digest(), "big")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +144,17 @@ def check_thetas(thetas: Floats, length: int) -> Floats:
     if thetas.shape != (length,) or not np.isfinite(thetas).all():
         raise RemoteProtocolError(f"a batch of {length} rows needs as many finite derivatives")
     return thetas
+
+
+def check_sums(sums: Floats, columns: int) -> Floats:
+    """Return Σ θ_i x_i of our columns.
+
+    Raises:
+        RemoteProtocolError: There is not one finite number for each column.
+    """
+    if sums.shape != (columns,) or not np.isfinite(sums).all():
+        raise RemoteProtocolError(f"sums for {columns} columns must be as many finite numbers")
+    return sums
 
 
 @dataclass(frozen=True, slots=True)

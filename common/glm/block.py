@@ -53,7 +53,7 @@ class Block:
         self.rule = rule
         self.penalty = penalty
         self.weights: Floats = np.zeros(features.shape[1])
-        self._names = names
+        self.names = names
 
     def scores(self, rows: Ints) -> Floats:
         """Return u_l = w_l·x_l,i of the given rows, (b,), for masking."""
@@ -66,14 +66,21 @@ class Block:
             NumericError: The update is not finite; names a feature. The weights stay as they are.
         """
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is reported below, by its name
-            gradient = self.rule.gradient(rows, thetas)
-            gradient += self.penalty.gradient(self.weights)
-            gradient *= step
-            size = float(gradient @ gradient)
+            self._step(self.rule.gradient(rows, thetas), step)
+
+    def apply_sums(self, rows: Ints, sums: Floats, step: float) -> None:
+        """Move the weights as `apply` does, from sums over the batch in place of θ (see the update rules)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._step(self.rule.gradient_of_sums(rows, sums), step)
+
+    def _step(self, gradient: Floats, step: float) -> None:
+        gradient += self.penalty.gradient(self.weights)
+        gradient *= step
+        size = float(gradient @ gradient)
         if not math.isfinite(size):
             broken = int(np.argmax(np.abs(gradient)))  # argmax finds NaN before anything else
             raise NumericError(
-                f"the update of feature {self._names[broken]!r} is no longer finite",
+                f"the update of feature {self.names[broken]!r} is no longer finite",
                 advice="lower train.learning_rate, or standardize the features",
             )
         np.subtract(self.weights, gradient, out=self.weights)

@@ -23,8 +23,10 @@ from common.glm.asynchronous import (
     ProgressState,
     ReferencePart,
     ScoreRequest,
+    UnseenUpdate,
     Update,
     check_batch,
+    check_sums,
     check_thetas,
 )
 from common.glm.block import Block, BlockState
@@ -119,17 +121,34 @@ class Collaboration:
             LocalProtocolError: We should have waited (`may_apply`).
         """
         check_thetas(update.thetas, len(check_batch(update.rows, self.rows)))
+        if self._claimed(update):
+            self.block.apply(update.rows, update.thetas, self.schedule.at(update.epoch))
+            self.progress.settle(update)
+
+    def apply_sums(self, update: UnseenUpdate, sums: Floats) -> None:
+        """Apply an update of which we have Σ θ_i x_i of our columns, (d,), and not θ; once, by any thread.
+
+        Raises:
+            RemoteProtocolError, LocalProtocolError: As `apply`.
+        """
+        check_batch(update.rows, self.rows)
+        check_sums(sums, self.block.features.shape[1])
+        if self._claimed(update):
+            self.block.apply_sums(update.rows, sums, self.schedule.at(update.epoch))
+            self.progress.settle(update)
+
+    def _claimed(self, update: Update) -> bool:
+        """Return whether an update is ours to apply; False for one that came again."""
         if not 1 <= update.epoch <= self.epoch + 1:
             raise RemoteProtocolError(f"an update of epoch {update.epoch} came in epoch {self.epoch}")
         if not self.progress.claim(update):
-            return  # it came again: a retry, or a resend after a restart
+            return False  # a retry, or a resend after a restart
         if not self.may_apply(update):
             self.progress.unclaim(update)
             late = self.block.rule.needs_reference and update.epoch < self.epoch
             text = f"an update of epoch {update.epoch} came in epoch {self.epoch}, phase {self.phase!r}"
             raise RemoteProtocolError(text) if late else LocalProtocolError(text)
-        self.block.apply(update.rows, update.thetas, self.schedule.at(update.epoch))
-        self.progress.settle(update)
+        return True
 
     def freeze(self, end: EpochEnd) -> None:
         """End an epoch: keep a copy of the weights; the same end again changes nothing.
@@ -172,8 +191,24 @@ class Collaboration:
         self._arriving = replace(arriving, count=max(end, arriving.count))
         if self._arriving.count == self.rows:
             self.block.rule.refer_to(self._arriving.thetas)
-            self._arriving, self.phase = None, "updating"
-            self._note_start()
+            self._referred()
+
+    def refer_to_sums(self, epoch: int, sums: Floats) -> None:
+        """Take Σ θ̃_j x_j of our columns, (d,), where θ̃ is hidden (SVRG); again changes nothing.
+
+        Raises:
+            RemoteProtocolError: It is not of our snapshot, or malformed.
+        """
+        if epoch == self.epoch - 1 and self.block.rule.needs_reference and self.phase == "updating":
+            return
+        if self._arriving is None or epoch != self.epoch - 1:
+            raise RemoteProtocolError(f"a gradient at the end of epoch {epoch} came in {self.phase!r}")
+        self.block.rule.refer_to_sums(check_sums(sums, self.block.features.shape[1]))
+        self._referred()
+
+    def _referred(self) -> None:
+        self._arriving, self.phase = None, "updating"
+        self._note_start()
 
     def start_over(self, first_step: float) -> None:
         """Go back to the start weights with another step size; the last one called is trained with.

@@ -34,6 +34,10 @@ class FeatureRows(Protocol):
         """Return X'c over all rows, (d,)."""
         ...
 
+    def dense(self, rows: Ints) -> Floats:
+        """Return the given rows with all their columns, (b, d), a copy."""
+        ...
+
 
 class DenseRows:
     """Rows as a matrix in row-major order, so that a row is one piece of memory."""
@@ -57,6 +61,10 @@ class DenseRows:
     def combine_all(self, coefficients: Floats) -> Floats:
         """Return X'c over all rows."""
         return np.asarray(coefficients @ self._matrix)
+
+    def dense(self, rows: Ints) -> Floats:
+        """Return the given rows with all their columns."""
+        return self._matrix[rows]
 
 
 class SparseRows:
@@ -102,6 +110,10 @@ class SparseRows:
     def combine_all(self, coefficients: Floats) -> Floats:
         """Return X'c over all rows."""
         return np.asarray(self._matrix.T @ coefficients)
+
+    def dense(self, rows: Ints) -> Floats:
+        """Return the given rows with all their columns."""
+        return np.asarray(self._matrix[rows].toarray())
 
     def _entries(self, rows: Ints) -> tuple[Ints, Ints]:
         """Return where the entries of rows lie, and which of the rows each belongs to."""

@@ -41,6 +41,11 @@ class Outbox:
         return self.sent - min(self._applied.values())
 
     @property
+    def oldest_kept(self) -> int:
+        """Number of the oldest update that some party's disk does not show yet."""
+        return min(self._kept, default=self.sent + 1)
+
+    @property
     def slowest(self) -> str:
         """The party that is furthest behind; the first by name among equals."""
         return min(self._applied, key=lambda party: self._applied[party])

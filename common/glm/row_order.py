@@ -3,11 +3,16 @@
 A pass goes over all rows once, in the order of one 64-bit key each, which SHAKE-256 makes from the text
 "colonnade vfb2 rows v1|<seed>|<party>|<pass>"; equal keys keep the order of the rows. Every dominator makes
 passes of its own, so that a slow one leaves no rows behind.
+
+Where θ is hidden, rows may not meet in ever new batches (see `rank_rule`): `FixedBatches` shuffles the order
+of batches that stay the same, for all dominators.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -15,6 +20,14 @@ from common.errors import DataError, LocalProtocolError
 from common.types import Ints
 
 _KEY_BYTES = 8
+
+
+class BatchOrder(Protocol):
+    """Which batch comes next."""
+
+    def batch(self, number: int) -> Ints:
+        """Return the rows of a batch (from 1), distinct."""
+        ...
 
 
 class RowOrder:
@@ -49,3 +62,16 @@ class RowOrder:
     def _shuffled(self, run: int) -> Ints:
         stream = hashlib.shake_256(f"{self._text}{run}".encode()).digest(_KEY_BYTES * self._rows)
         return np.argsort(np.frombuffer(stream, dtype=">u8"), kind="stable").astype(np.int64)
+
+
+class FixedBatches:
+    """The same batches in every pass, each pass in another order."""
+
+    def __init__(self, batches: Sequence[Ints], seed: int, party: str) -> None:
+        """Take the batches that all parties know; every row is in at most one."""
+        self._batches = list(batches)
+        self._order = RowOrder(len(self._batches), 1, seed, party)
+
+    def batch(self, number: int) -> Ints:
+        """Return the rows of a batch."""
+        return self._batches[int(self._order.batch(number)[0])]

@@ -35,8 +35,21 @@ class UpdateRule(Protocol):
         """Return v without the penalty, a new vector (d,), and move the tables."""
         ...
 
+    def gradient_of_sums(self, rows: Ints, sums: Floats) -> Floats:
+        """Return v as `gradient` does, where θ stays with its dominator.
+
+        Args:
+            rows: Of the batch.
+            sums: Σ_i (θ_i − t_i) x_i, (d,), t being what the rule subtracts: 0, θ̃ or a.
+        """
+        ...
+
     def refer_to(self, thetas: Floats) -> None:
         """Take θ̃ of all rows, (n,)."""
+        ...
+
+    def refer_to_sums(self, sums: Floats) -> None:
+        """Take Σ_j θ̃_j x_j over all rows, (d,), where θ̃ stays with its dominator."""
         ...
 
     def tables(self) -> Mapping[str, Floats]:
@@ -60,9 +73,15 @@ class Sgd:
         """Return mean_i(θ_i x_i)."""
         return self._features.combine(rows, thetas) / len(rows)
 
+    def gradient_of_sums(self, rows: Ints, sums: Floats) -> Floats:
+        """Return their mean."""
+        return sums / len(rows)
+
     def refer_to(self, thetas: Floats) -> None:
         """Refuse: there is nothing to refer to."""
         raise LocalProtocolError("sgd has no use for derivatives of a snapshot")
+
+    refer_to_sums = refer_to
 
     def tables(self) -> Mapping[str, Floats]:
         """Return nothing."""
@@ -81,6 +100,7 @@ class Svrg:
         self._features = features
         # Both at once, so that no thread ever pairs the new table with the old mean.
         self._reference: tuple[Floats, Floats] | None = None
+        self._mean: Floats | None = None  # where θ̃ itself is not here
 
     def gradient(self, rows: Ints, thetas: Floats) -> Floats:
         """Return mean_i((θ_i − θ̃_i) x_i) + μ.
@@ -93,17 +113,34 @@ class Svrg:
         table, mean = self._reference
         return self._features.combine(rows, thetas - table[rows]) / len(rows) + mean
 
+    def gradient_of_sums(self, rows: Ints, sums: Floats) -> Floats:
+        """Return their mean + μ.
+
+        Raises:
+            LocalProtocolError: Σ θ̃_j x_j has not come yet.
+        """
+        if self._mean is None:
+            raise LocalProtocolError("svrg has no gradient of a snapshot yet")
+        return sums / len(rows) + self._mean
+
+    def refer_to_sums(self, sums: Floats) -> None:
+        """Compute μ."""
+        self._mean = sums / self._features.shape[0]
+
     def refer_to(self, thetas: Floats) -> None:
         """Take θ̃ and compute μ."""
         self._reference = (thetas, self._features.combine_all(thetas) / len(thetas))
 
     def tables(self) -> Mapping[str, Floats]:
-        """Return θ̃; μ follows from it."""
+        """Return θ̃, from which μ follows; or μ, where θ̃ is not here."""
+        if self._mean is not None:
+            return {"mean": self._mean.copy()}
         return {} if self._reference is None else {"reference": self._reference[0].copy()}
 
     def restore(self, tables: Mapping[str, Floats]) -> None:
-        """Go back to a θ̃, or to none."""
+        """Go back to a θ̃ or a μ, or to none."""
         self._reference = None
+        self._mean = tables["mean"].copy() if "mean" in tables else None
         if "reference" in tables:
             self.refer_to(tables["reference"].copy())
 
@@ -134,9 +171,18 @@ class Saga:
             self._average += change / len(self._table)
         return gradient
 
+    def gradient_of_sums(self, rows: Ints, sums: Floats) -> Floats:
+        """Return their mean + avg, then let avg follow; the table is at the dominator, the only one."""
+        with self._lock:
+            gradient = sums / len(rows) + self._average
+            self._average += sums / len(self._table)
+        return gradient
+
     def refer_to(self, thetas: Floats) -> None:
         """Refuse: the table grows with the updates."""
         raise LocalProtocolError("saga has no use for derivatives of a snapshot")
+
+    refer_to_sums = refer_to
 
     def tables(self) -> Mapping[str, Floats]:
         """Return the table and the average; the latter as it is, with its rounding errors."""

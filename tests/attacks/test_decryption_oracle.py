@@ -11,12 +11,12 @@ import pytest
 
 from common.crypto.cipher import CipherVector, PaillierCipher
 from common.crypto.entropy import SystemEntropy
+from common.crypto.private_key import PrivateKey
 from common.errors import PeerRefused, Refused, UnknownJob
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
 from common.runtime.compute import InProcessExecutor
 from coordinator.he_linear import Agreement, KeyHolder
-from coordinator.private_key import PrivateKey
 from tests.attacks.oracle import Oracle, oracle_of
 from tests.attacks.world import CALL_S, KEY_BITS, World, job_of, opening, turn_of
 

@@ -13,9 +13,9 @@ from common.crypto.entropy import SystemEntropy
 from common.crypto.fixed_point import FixedPoint
 from common.crypto.gram_plan import GramPlan, GramRequest, prove_gram
 from common.crypto.gram_setup import GramTools, MaskedCrossProducts, ScaledColumns
+from common.crypto.private_key import PrivateKey
 from common.runtime.compute import InProcessExecutor
 from coordinator.he_gram import GramKeyHolder
-from coordinator.private_key import PrivateKey
 from tests.attacks.captured import noise_of
 from tests.roles.gram_loop import GramLoop, agreement_of, drawn, gram_roles
 

@@ -13,6 +13,7 @@ import pytest
 from common.crypto.cipher import PaillierCipher, parse_ciphertexts
 from common.crypto.entropy import SystemEntropy
 from common.crypto.fixed_point import FixedPoint
+from common.crypto.private_key import PrivateKey
 from common.data.split import BatchSchedule
 from common.errors import PeerRefused
 from common.glm.gradient_descent import GradientStep
@@ -22,7 +23,6 @@ from common.glm.solvers import GradientDescent
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb.active_party_pb2 import JOB_FAILED, JOB_FINISHED, JobRecord
 from common.runtime.compute import InProcessExecutor
-from coordinator.private_key import PrivateKey
 from party_a.he_linear import PassiveRegression
 from party_b.he_linear import ActiveRegression, LabelledRows
 from tests.attacks.byhand import by_hand

@@ -11,13 +11,13 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
+from common.crypto.private_key import PrivateKey
 from common.errors import PeerRefused, UnknownJob
 from common.rpc.greeting import make_greeting
 from common.rpc.pb import active_party_pb2 as active
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.pb import passive_party_pb2 as passive
 from common.runtime.config_job import JobConfig
-from coordinator.private_key import PrivateKey
 from tests.attacks.byhand import by_hand
 from tests.attacks.oracle import oracle_of
 from tests.attacks.world import CALL_S, Rows, World, job_of, opening, turn_of

@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from common.crypto.cipher import PaillierCipher
 from common.crypto.entropy import SeededEntropy
-from coordinator.private_key import PrivateKey
+from common.crypto.private_key import PrivateKey
 
 P_256 = 0xEBAE99979CB45071561BBA2838B0A4EF
 Q_256 = 0xD915F40201C7E5DDED8C91C73B92E85B

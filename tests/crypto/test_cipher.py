@@ -19,8 +19,8 @@ from common.crypto.cipher import Cipher, CipherVector, PaillierCipher, SealedVec
 from common.crypto.entropy import SeededEntropy, SystemEntropy
 from common.crypto.paillier import encrypt
 from common.crypto.phe_bridge import PheCipher
+from common.crypto.private_key import PrivateKey
 from common.errors import LocalProtocolError, RemoteProtocolError
-from coordinator.private_key import PrivateKey
 
 VALUES = st.lists(st.integers(-(2**80), 2**80), min_size=1, max_size=6)
 

@@ -17,9 +17,9 @@ from common.crypto.cipher import CipherVector, PaillierCipher
 from common.crypto.entropy import SeededEntropy
 from common.crypto.halved import Halved, halve
 from common.crypto.multiexp import best_window, signed_digits, transposed_powers
+from common.crypto.private_key import PrivateKey
 from common.errors import LocalProtocolError
 from common.runtime.compute import InProcessExecutor
-from coordinator.private_key import PrivateKey
 
 
 def naive(cipher: PaillierCipher, matrix: np.ndarray, vector: CipherVector) -> list[int]:

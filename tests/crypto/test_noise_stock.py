@@ -11,7 +11,7 @@ import pytest
 from common.crypto.cipher import PaillierCipher
 from common.crypto.entropy import SystemEntropy
 from common.crypto.noise_stock import NoiseStock
-from coordinator.private_key import PrivateKey
+from common.crypto.private_key import PrivateKey
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from common.crypto.entropy import SeededEntropy
 from common.crypto.noise import NoiseTable
-from coordinator.private_key import PrivateKey
+from common.crypto.private_key import PrivateKey
 
 
 def _exponent(digits: int, teeth: int, blocks: int, exponent_bits: int) -> int:

@@ -8,8 +8,8 @@ from math import gcd
 
 from common.crypto.entropy import SeededEntropy
 from common.crypto.paillier import PublicKey, encrypt
+from common.crypto.private_key import PrivateKey
 from common.errors import RemoteProtocolError
-from coordinator.private_key import PrivateKey
 
 TINY = PrivateKey(7, 11, SeededEntropy(b"tiny"))  # N = 77, N² = 5929
 

@@ -11,8 +11,8 @@ import pytest
 from common.crypto.cipher import CipherVector, PaillierCipher
 from common.crypto.entropy import SeededEntropy
 from common.crypto.phe_bridge import PheCipher
+from common.crypto.private_key import PrivateKey
 from common.errors import LocalProtocolError
-from coordinator.private_key import PrivateKey
 
 
 @pytest.fixture(scope="module")

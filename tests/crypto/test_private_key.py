@@ -11,8 +11,8 @@ import pytest
 from common.crypto.entropy import SeededEntropy, SystemEntropy
 from common.crypto.paillier import encrypt
 from common.crypto.phe_bridge import generate_primes
+from common.crypto.private_key import PrivateKey
 from common.errors import LocalProtocolError
-from coordinator.private_key import PrivateKey
 
 
 @pytest.mark.parametrize("bits", [128, 256, 258, 512])

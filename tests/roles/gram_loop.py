@@ -12,6 +12,7 @@ from common.crypto.entropy import SystemEntropy
 from common.crypto.fixed_point import FixedPoint
 from common.crypto.gram_plan import GramRequest, prove_gram
 from common.crypto.gram_setup import GramTools
+from common.crypto.private_key import PrivateKey
 from common.data.split import BatchSchedule
 from common.glm.conjugate import ConjugateScalars
 from common.glm.gradient_descent import GradientStep
@@ -20,7 +21,6 @@ from common.glm.solvers import BlockSolver, BlockSystem, ConjugateBlock, Gradien
 from common.runtime.compute import InProcessExecutor
 from coordinator.he_gram import GramKeyHolder, PackedLengths
 from coordinator.he_linear import Agreement, KeyHolder
-from coordinator.private_key import PrivateKey
 from party_a.he_gram import PassiveGram
 from party_a.he_linear import PassiveRegression
 from party_b.he_gram import ActiveGram

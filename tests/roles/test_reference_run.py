@@ -9,13 +9,13 @@ from sklearn.datasets import load_diabetes
 from common.crypto.cipher import PaillierCipher, parse_ciphertexts
 from common.crypto.entropy import SystemEntropy
 from common.crypto.fixed_point import FixedPoint
+from common.crypto.private_key import PrivateKey
 from common.data.split import BatchSchedule, split_rows
 from common.glm.gradient_descent import GradientStep
 from common.glm.losses import SQUARED
 from common.glm.solvers import GradientDescent
 from common.runtime.compute import InProcessExecutor
 from coordinator.he_linear import Agreement, KeyHolder
-from coordinator.private_key import PrivateKey
 from party_a.he_linear import PassiveRegression
 from party_b.he_linear import ActiveRegression, LabelledRows
 

@@ -13,11 +13,11 @@ from distributed import LocalCluster
 
 from common.crypto.cipher import PaillierCipher
 from common.crypto.entropy import SeededEntropy, SystemEntropy
+from common.crypto.private_key import PrivateKey
 from common.errors import ConfigError
 from common.runtime.compute import InProcessExecutor, open_executor
 from common.runtime.compute_dask import DaskExecutor
 from common.runtime.config_party import load_party
-from coordinator.private_key import PrivateKey
 
 KEY_BITS = 512
 

@@ -101,11 +101,11 @@ def test_new_rows_are_scored_by_the_columns_numbers(tmp_path, kind):
     # What a column of this name weighs; 9 is the same in all rows and stays where nothing is scaled.
     model = saved(fitted, np.array([{"2": 10.0, "5": 100.0, "9": 0.0}[name] for name in fitted.features]))
     rows = read_new_rows(party(tmp_path, NEW), job, model)
-    scores, notes = model.partial_scores(rows.table)
-    assert scores.tolist() == [15.25, 400.25, 0.25]
+    own = model.partial_scores(rows.table)
+    assert own.scores.tolist() == [15.25, 400.25, 0.25]
     assert rows.labels[:2].tolist() == [1, -1]
     assert np.isnan(rows.labels[2])
-    assert "1 sparse column of 3 not in the model" in " ".join((*rows.notes, *notes))
+    assert "1 sparse column of 3 not in the model" in " ".join((*rows.notes, *own.notes))
 
 
 def test_a_model_of_named_columns_does_not_score_numbered_ones(tmp_path):
@@ -132,6 +132,4 @@ def test_a_model_of_fifty_thousand_columns_is_kept_and_used_again(tmp_path):
     store = JobStore(tmp_path / "kept")
     store.write_bytes("j1", "model.json", content)
     again, _ = load_model(store, "j1", "b")
-    before, _ = model.partial_scores(table)
-    after, _ = again.partial_scores(table)
-    assert np.array_equal(before, after)
+    assert np.array_equal(model.partial_scores(table).scores, again.partial_scores(table).scores)

@@ -1,4 +1,6 @@
-"""The private key of a running job: made by C, held in C's memory, never written and never sent.
+"""The private key of a running job: in the memory of the process that made it, never written, never sent.
+
+C holds one; with VFB²'s `theta: encrypted` a dominator holds its own. import-linter says who may import this.
 
 Peers choose ciphertexts and see how long the answers take. So every ciphertext is multiplied with an
 encryption of zero that nobody knows before it is raised to a secret power (Kocher 1996, §10). Its
