@@ -26,12 +26,15 @@ class Agreement:
         passive: The passive parties.
         max_rounds: Rounds that will be served at most.
         loss_every: The loss is decrypted in rounds 1, 1 + k, 1 + 2k, …; never if 0.
+        first_round: In a job that was opened again: the last round of earlier attempts, which may have been
+            broken off. What is decrypted over all attempts stays bounded: one round more for each.
     """
 
     active: str
     passive: tuple[str, ...]
     max_rounds: int
     loss_every: int
+    first_round: int = 1
 
     def has_loss(self, round_number: int) -> bool:
         """Whether the loss of this round may be decrypted."""
@@ -55,6 +58,8 @@ class KeyHolder:
         self._columns: dict[str, int] = {}
         self._key: PrivateKey | None = None
         self._answers: dict[tuple[str, str], _Answers] = {}
+        # The last round that the disk knows to have been decrypted.
+        self.noted = 0
         # Two requests at the same moment must not both be the first of their round.
         self._turnstile = threading.Lock()
 
@@ -136,6 +141,11 @@ class KeyHolder:
     def _answer(self, party: str, purpose: str, round_number: int, vector: CipherVector) -> tuple[int, ...]:
         if not 1 <= round_number <= self._agreement.max_rounds:
             raise Refused(f"round {round_number} is outside the agreed {self._agreement.max_rounds} rounds")
+        if round_number < self._agreement.first_round:
+            raise Refused(
+                f"round {round_number} was answered in an earlier attempt, which came as far as round "
+                f"{self._agreement.first_round}"
+            )
         return self.answer_once((party, purpose), round_number, vector)
 
     def answer_once(self, asked: tuple[str, str], round_number: int, vector: CipherVector) -> tuple[int, ...]:

@@ -20,11 +20,13 @@ from common.rpc.pb.coordinator_pb2 import DESCRIPTOR
 from common.rpc.pb.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
 from common.rpc.server import PartyServer
 from common.rpc.wiretap import Tap, Wiretap
+from common.runtime.checkpoint import Checkpoint
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
-from common.runtime.hosting import Ending, HostedJob, JobHost
+from common.runtime.hosting import HostedJob, JobHost
 from common.runtime.state import STATUS_FILE, JobStore
 from common.runtime.stopwatch import Stopwatch
+from common.runtime.unfinished import Ending, Spent, closing_reply, ending_record
 from coordinator.he_gram import GramKeyHolder
 from coordinator.he_gram_service import GramServicer
 from coordinator.he_linear import Agreement, KeyHolder
@@ -51,7 +53,8 @@ class CoordinatorService:
         )
 
     async def start(self) -> str:
-        """Begin to listen; return the bound address."""
+        """Remember jobs that were left unfinished, and begin to listen; return the bound address."""
+        await self._servicer.recall()
         return await self._server.start()
 
     async def stop(self, grace_s: float) -> None:
@@ -67,8 +70,13 @@ class _Servicer(GramServicer):
         self._own = own
         self._wiretap = wiretap
         self._store = JobStore(own.state)
-        self._host: JobHost[KeyHolder] = JobHost(own, self._on_end)
+        self._host: JobHost[KeyHolder] = JobHost(own, self._on_end, self._on_superseded)
         self._watches: defaultdict[str, Stopwatch] = defaultdict(Stopwatch)
+        self._noting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def recall(self) -> None:
+        """Expect the parties of jobs that an earlier run of the service left unfinished."""
+        await self._host.recall()
 
     async def stop(self) -> None:
         """End all jobs, because the service stops."""
@@ -86,12 +94,9 @@ class _Servicer(GramServicer):
         reply = pb.OpenJobReply(turn=request.turn, greeting=make_greeting(self._own.party, self._own.role))
         if request.preflight:
             return reply
-        hosted = self._host.known(request.turn, party)
+        hosted = await self._host.known(request.turn, party)
         if hosted is None:
-            loss_every = job.train.loss_every if job.train.solver == "gd" else 0
-            agreement = Agreement(job.active, job.passive, job.train.max_rounds, loss_every)
-            holder = GramKeyHolder(agreement) if job.uses_gram else KeyHolder(agreement)
-            hosted = self._host.add(request, job, holder)
+            hosted = await self._host.add(request, job, self._holder(request.turn.job_id, job))
         hosted.state.open(party, request.columns)
         # Not before: another party may still be reading its data, for longer than anybody may be gone.
         hosted.attendees.expect((party,))
@@ -102,6 +107,13 @@ class _Servicer(GramServicer):
             if not hosted.state.has_key:
                 hosted.state.use_key(key)
         return reply
+
+    def _holder(self, job_id: str, job: JobConfig) -> KeyHolder:
+        """Return the role for a job; one that is opened again goes on where its decryptions ended."""
+        decrypted = max(Checkpoint.of(self._store, job_id).rounds(), default=1) if job.resumes else 1
+        loss_every = job.train.loss_every if job.train.solver == "gd" else 0
+        agreement = Agreement(job.active, job.passive, job.train.max_rounds, loss_every, decrypted)
+        return GramKeyHolder(agreement) if job.uses_gram else KeyHolder(agreement)
 
     async def Attend(self, request: pb.Attendance, context: Context) -> AsyncIterator[pb.Presence]:  # noqa: N802
         async for presence in self._host.attend(request.turn, caller(context)):
@@ -125,8 +137,12 @@ class _Servicer(GramServicer):
     ) -> AsyncIterator[he.DecryptedGradient]:
         party = caller(context)
         hosted, turn, vector = await self._collect(request, party)
-        residues = await self._watches[hosted.job_id].thread(
-            "decryption", hosted.state.decrypt_gradient, party, turn.round, vector
+        # Both at once: the disk has nothing to do with the arithmetic, and nothing leaves before it knows.
+        residues, _ = await asyncio.gather(
+            self._watches[hosted.job_id].thread(
+                "decryption", hosted.state.decrypt_gradient, party, turn.round, vector
+            ),
+            self._note_round(hosted, turn.round),
         )
         width = vector.key.residue_bytes
         for rows in chunk_slices(len(residues), width):
@@ -138,10 +154,21 @@ class _Servicer(GramServicer):
         hosted = self._host.find(request.turn, party)
         key = hosted.state.key.public
         vector = parse_ciphertexts(request.ciphertext, key, 1)
-        residue = await self._watches[hosted.job_id].thread(
-            "decryption", hosted.state.decrypt_loss, party, request.turn.round, vector
+        residue, _ = await asyncio.gather(
+            self._watches[hosted.job_id].thread(
+                "decryption", hosted.state.decrypt_loss, party, request.turn.round, vector
+            ),
+            self._note_round(hosted, request.turn.round),
         )
         return he.DecryptedLoss(turn=request.turn, residue=residue.to_bytes(key.residue_bytes, "big"))
+
+    async def _note_round(self, hosted: Job, number: int) -> None:
+        """Write durably how far decryption has come: a restart must not make it begin anew."""
+        async with self._noting[hosted.job_id]:
+            if hosted.config.resumes and number > hosted.state.noted:
+                checkpoint = Checkpoint.of(self._store, hosted.job_id)
+                await asyncio.to_thread(checkpoint.keep_round, number, None)
+                hosted.state.noted = number
 
     async def _collect(
         self, request: AsyncIterator[he.MaskedGradient], party: str
@@ -162,24 +189,16 @@ class _Servicer(GramServicer):
             raise RemoteProtocolError("an empty stream came instead of a gradient")
         return hosted, turn, CipherVector.joined(hosted.state.key.public, parts)
 
+    async def _on_superseded(self, hosted: Job) -> None:
+        """Let go of an earlier attempt; its key dies with its state."""
+
     async def _on_end(self, hosted: Job, ending: Ending) -> pb.CloseJobReply:
         """Keep how the job ended; its key dies with the job's state."""
         traffic = self._wiretap.totals(hosted.job_id)
         self._wiretap.forget(hosted.job_id)
         watch = self._watches.pop(hosted.job_id, Stopwatch())
-        record = {
-            "job": hosted.config.job,
-            "outcome": pb.Outcome.Name(ending.outcome).lower(),
-            "reason": ending.reason,
-            "rounds": ending.rounds,
-            "seconds": dict(watch.seconds),
-            "sent_bytes": traffic.sent_bytes,
-            "received_bytes": traffic.received_bytes,
-        }
+        self._noting.pop(hosted.job_id, None)
+        spent = Spent(traffic.sent_bytes, traffic.received_bytes, dict(watch.seconds))
+        record = ending_record(hosted.config, ending, spent)
         await asyncio.to_thread(self._store.write_json, hosted.job_id, STATUS_FILE, record)
-        return pb.CloseJobReply(
-            turn=pb.Turn(job_id=hosted.job_id, job_digest=hosted.digest, round=ending.rounds),
-            sent_bytes=traffic.sent_bytes,
-            received_bytes=traffic.received_bytes,
-            seconds=watch.seconds,
-        )
+        return closing_reply(hosted.job_id, hosted.config, ending, spent, "")

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Executor
 
-from common.errors import ColonnadeError
+from common.errors import ColonnadeError, UnknownJob
 from common.rpc.identity import Context
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
@@ -19,10 +19,11 @@ from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
 from common.runtime.coordinator_client import CoordinatorClient
 from common.runtime.guest.service import GuestServicer, GuestTools, Hosted
-from common.runtime.hosting import Ending
+from common.runtime.hosting import is_loss
 from common.runtime.job_kinds import Job
 from common.runtime.linear_design import plain_design, read_dataset
 from common.runtime.state import JobStore
+from common.runtime.unfinished import Ending
 from party_a.he_gram_calls import GramCalls
 from party_a.he_gram_service import GramServicer, first_of
 from party_a.he_linear_calls import LinearCalls
@@ -50,7 +51,8 @@ class PassiveService:
         )
 
     async def start(self) -> str:
-        """Begin to listen; return the bound address."""
+        """Remember jobs that were left unfinished, and begin to listen; return the bound address."""
+        await self._servicer.recall()
         return await self._server.start()
 
     async def stop(self, grace_s: float) -> None:
@@ -79,17 +81,20 @@ class _Servicer(GuestServicer, GramServicer):
         coordinator = CoordinatorClient(own, job, request.turn, self._tools.wiretap)
         kind = GramCalls if job.uses_gram else LinearCalls
         calls = kind(own.party, job, table, alignment, coordinator, self._tools.executor)
-        hosted = self._host.add(request, job, calls)
-        hosted.attendees.expect((job.active,))
-        calls.opened = asyncio.ensure_future(self._join(hosted, calls, reply))
-        return await self._opened(hosted, request.turn, job.active)
+        calls.opened = asyncio.ensure_future(self._join(request, job, calls, reply))
+        return await self._opened(calls, request.turn, job.active)
 
-    async def _join(self, hosted: Hosted, calls: RegressionCalls, reply: pb.OpenJobReply) -> pb.OpenJobReply:
-        """Open the job at the coordinator too, and stay present there until the job ends."""
+    async def _join(
+        self, request: pb.OpenJobRequest, job: JobConfig, calls: RegressionCalls, reply: pb.OpenJobReply
+    ) -> pb.OpenJobReply:
+        """Open the job here and at the coordinator, and stay present there until the job ends."""
+        hosted = await self._host.add(request, job, calls)
+        hosted.attendees.expect((job.active,))
         try:
             await calls.coordinator.open_job()
         except ColonnadeError as exc:
-            await self._host.end(hosted, Ending(pb.FAILED, exc.what))
+            if not is_loss(job, exc):
+                await self._host.end(hosted, Ending(pb.FAILED, exc.what))
             raise
         calls.attendance = asyncio.ensure_future(self._attend_coordinator(hosted, calls))
         return reply
@@ -97,6 +102,11 @@ class _Servicer(GuestServicer, GramServicer):
     async def _attend_coordinator(self, hosted: Hosted, calls: RegressionCalls) -> None:
         try:
             await calls.coordinator.attend()
+        except UnknownJob as exc:
+            # The coordinator was restarted, or the active party has opened the job again there already.
+            if hosted.config.resumes:
+                await asyncio.sleep(self._own.deadlines.peer_s)
+            await self._host.end(hosted, Ending(pb.FAILED, exc.what))
         except ColonnadeError as exc:
             await self._host.end(hosted, Ending(pb.FAILED, exc.what))
 

@@ -9,6 +9,7 @@ from common.errors import ColonnadeError
 from common.rpc.pb import job_pb2 as pb
 from common.runtime.config_alone import AloneJob
 from common.runtime.config_predict import PredictJob
+from common.runtime.hosting import is_loss
 from party_b.alone import AloneConductor
 from party_b.conductor import RegressionConductor
 from party_b.job_life import JobLife, Tools
@@ -26,24 +27,66 @@ class Conductor(Protocol):
         """Run the job; everything that it leaves is on the disk, and every party has closed it."""
 
 
+class _AttemptLostError(Exception):
+    """A party was lost, and the job can go on in another attempt."""
+
+
 async def conduct(active: ActiveJob, tools: Tools, desk: ScoringDesk) -> None:
-    """Run a job to its end.
+    """Run a job to its end, in as many attempts as it takes.
 
     Raises:
         ColonnadeError: It did not end well; every party that could be reached has been told.
     """
-    conductor = _conductor(active, tools, desk)
+    lives: list[JobLife] = []
     try:
-        await conductor.run()
+        while True:
+            conductor = _conductor(active, tools, desk)
+            lives.append(conductor.life)
+            try:
+                await _attempt(conductor, lives, active, tools.own.party)
+            except _AttemptLostError:
+                continue
+            return
+    finally:
+        for life in lives:
+            await life.disconnect()
+        tools.wiretap.forget(active.job_id)
+
+
+async def _attempt(conductor: Conductor, lives: list[JobLife], active: ActiveJob, own: str) -> None:
+    """Run one attempt to its end, or to a loss after which another one makes sense.
+
+    The attempt before stays present until this one is: the others would miss us while we wait for the lost
+    party.
+
+    Raises:
+        _AttemptLostError: There was such a loss; nobody has been told that the job ended.
+        ColonnadeError: The job is over.
+    """
+    life = conductor.life
+    try:
+        if active.attempt:
+            await active.enter("opening", f"going on after a loss: {active.losses[-1]}")
+            await life.until_all_answer()
+        try:
+            if active.attempt:
+                await life.rejoin(lives[:-1])
+            await conductor.run()
+        except ColonnadeError as exc:
+            if not is_loss(active.config, exc) or life.stays_away or not active.may_go_on():
+                raise
+            active.note_loss(exc.what)
+            active.keep()
+            raise _AttemptLostError from exc
+    except _AttemptLostError:
+        raise
     except asyncio.CancelledError:
-        await conductor.life.abandon(pb.CANCELLED, active.cancelled_because)
+        await life.abandon(pb.CANCELLED, active.cancelled_because)
         raise
     except Exception as exc:
-        reason = exc.what if isinstance(exc, ColonnadeError) else f"a bug at {tools.own.party}"
-        await conductor.life.abandon(pb.FAILED, reason)
+        reason = exc.what if isinstance(exc, ColonnadeError) else f"a bug at {own}"
+        await life.abandon(pb.FAILED, reason)
         raise
-    finally:
-        await conductor.life.disconnect()
 
 
 def _conductor(active: ActiveJob, tools: Tools, desk: ScoringDesk) -> Conductor:

@@ -12,6 +12,7 @@ from common.glm.conjugate import Turn
 from common.rpc.channels import Deadline
 from common.rpc.pb import he_gram_pb2 as gram
 from common.rpc.pb import job_pb2 as pb
+from common.runtime.coordinator_client import in_round
 
 if TYPE_CHECKING:
     # A class of the type stubs alone: at run time a stub is the same for both kinds of channels.
@@ -70,7 +71,7 @@ class GramClient:
 
     async def direction(self, number: int, turned: Turn) -> ReceivedDirection:
         """Step 1: return what the party sends in a round."""
-        turn = pb.Turn(job_id=self._turn.job_id, job_digest=self._turn.job_digest, round=number)
+        turn = in_round(self._turn, number)
         request = gram.DirectionRequest(turn=turn, mixing=turned.mixing, scale=turned.scale)
         block, complements, received = b"", defaultdict[str, bytes](bytes), 0
         async for chunk in self._stub.SendDirection(request, timeout=self._step_s):

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from common.errors import ColonnadeError
+from common.errors import ColonnadeError, PeerUnreachable
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.wiretap import Wiretap
 from common.runtime.alignment_cache import Alignment, AlignmentCache
@@ -21,13 +21,16 @@ from common.runtime.config_party import PartyConfig
 from common.runtime.coordinator_client import CoordinatorClient, in_round
 from common.runtime.linear_design import alignment_key, id_rule
 from common.runtime.state import JobStore
-from common.runtime.stopwatch import Stopwatch
 from party_b.alignment import Aligned, AlignmentConductor, Alike
 from party_b.jobs import ActiveJob
 from party_b.passive_line import PassiveLine
 from party_b.unmatched import Unmatched
 
 log = logging.getLogger("vfl.party_b")
+
+# Between two looks for a party that was lost.
+_FIRST_REDIAL_S = 0.2
+_LAST_REDIAL_S = 2.0
 
 T = TypeVar("T")
 
@@ -83,8 +86,10 @@ class JobLife:
         coordinator: CoordinatorClient | None = None,
     ) -> None:
         """The passive parties come in the job's order."""
-        self.seconds: dict[str, float] = {}
-        self.watch = Stopwatch()
+        self.seconds = active.seconds
+        self.watch = active.stopwatch
+        self.stays_away = False  # whether a party was gone for longer than it may be
+        self._earlier: list[JobLife] = []
         self._active = active
         self._tools = tools
         self._turn = turn_of(active)
@@ -93,9 +98,33 @@ class JobLife:
         # us, and take it for a failure of its own.
         self._last = () if coordinator is None else (coordinator,)
         self._peers: tuple[PassiveLine | CoordinatorClient, ...] = (*passive, *self._last)
-        self._attending: list[asyncio.Task[None]] = []
+        self._attending: dict[str, asyncio.Task[None]] = {}
         self._lost: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         active.traffic = self.traffic
+
+    async def until_all_answer(self) -> None:
+        """Wait until every party answers.
+
+        Raises:
+            PeerUnreachable: A party stays away for `deadlines.peer_s`.
+        """
+        looking = [asyncio.ensure_future(self._until_it_answers(peer)) for peer in self._peers]
+        try:
+            await asyncio.gather(*looking)
+        finally:
+            for task in looking:
+                task.cancel()
+
+    async def rejoin(self, earlier: Sequence[JobLife]) -> None:
+        """Open the job again at the coordinator, before anybody reads data, which may take long.
+
+        Args:
+            earlier: Attempts before this one; they stay present until the passive parties have opened it too.
+        """
+        self._earlier = list(earlier)
+        for last in self._last:
+            await last.open_job()
+            self.attend(last)
 
     async def open(self, own: OwnRows) -> Opened:
         """Open the job at every passive party, and be present there from then on."""
@@ -107,6 +136,8 @@ class JobLife:
             for task in opening:
                 task.cancel()
         named = {client.name: reply for client, reply in zip(self._passive, replies, strict=True)}
+        while self._earlier:
+            await self._earlier.pop().disconnect()
         rows = {name: reply.rows for name, reply in named.items()} | {self._tools.own.party: len(own.ids)}
         return Opened(own, rows, kept if all(reply.alignment_kept for reply in replies) else None, named)
 
@@ -178,12 +209,11 @@ class JobLife:
 
         Not before every party was told that it ended: it would take our absence for a loss.
         """
-        for attending in self._attending:
+        for attending in self._attending.values():
             attending.cancel()
-        await asyncio.gather(*self._attending, return_exceptions=True)
+        await asyncio.gather(*self._attending.values(), return_exceptions=True)
         for peer in self._peers:
             await peer.disconnect()
-        self._tools.wiretap.forget(self._active.job_id)
 
     async def while_present(self, work: Coroutine[None, None, T]) -> T:
         """Do the work while every party that has opened the job is present; end it with the first loss."""
@@ -192,7 +222,9 @@ class JobLife:
             either: set[asyncio.Future[Any]] = {main, self._lost}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if self._lost.done() and not main.done():
-                raise self._lost.result()
+                cause = self._lost.result()
+                self.stays_away = isinstance(cause, PeerUnreachable)
+                raise cause
             return await main
         finally:
             main.cancel()
@@ -200,14 +232,16 @@ class JobLife:
 
     def attend(self, peer: PassiveLine | CoordinatorClient) -> None:
         """Be present at a party from its opening on, because its clock for us runs from then on."""
+        if peer.name in self._attending:
+            return
         attending = asyncio.ensure_future(peer.attend())
         attending.add_done_callback(self._on_absence)
-        self._attending.append(attending)
+        self._attending[peer.name] = attending
 
     def traffic(self) -> tuple[int, int]:
         """Return the bytes that this party has sent and received in the job so far."""
-        totals = self._tools.wiretap.totals(self._active.job_id)
-        return totals.sent_bytes, totals.received_bytes
+        totals, before = self._tools.wiretap.totals(self._active.job_id), self._active.before
+        return totals.sent_bytes + before.sent_bytes, totals.received_bytes + before.received_bytes
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -216,7 +250,26 @@ class JobLife:
         try:
             yield
         finally:
-            self.seconds[phase] = time.monotonic() - start_s
+            taken_s = time.monotonic() - start_s
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + taken_s
+
+    async def _until_it_answers(self, peer: PassiveLine | CoordinatorClient) -> None:
+        deadlines = self._tools.own.deadlines
+        loop = asyncio.get_running_loop()
+        until_s, pause_s = loop.time() + deadlines.peer_s, _FIRST_REDIAL_S
+        while True:
+            left_s = until_s - loop.time()
+            try:
+                return await peer.greet(max(0.0, min(left_s, deadlines.call_s)))
+            except PeerUnreachable as exc:
+                if left_s <= pause_s:
+                    raise PeerUnreachable(
+                        f"{peer.name} was gone for {deadlines.peer_s:g} s (deadlines.peer_s): {exc.what}",
+                        where=exc.where,
+                        advice="look whether its service runs and what its log says, then run the job again",
+                    ) from exc
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LAST_REDIAL_S)
 
     def _kept(self, own: OwnRows) -> Alignment | None:
         party = self._tools.own
@@ -237,4 +290,4 @@ class JobLife:
 
 def turn_of(active: ActiveJob) -> pb.Turn:
     """Return the turn of a job outside its rounds."""
-    return pb.Turn(job_id=active.job_id, job_digest=active.config.digest())
+    return pb.Turn(job_id=active.job_id, job_digest=active.config.digest(), attempt=active.attempt)

@@ -16,15 +16,20 @@ from common.errors import ColonnadeError, JobCancelled, JobError, Refused, Unkno
 from common.rpc.failures import detail_of
 from common.rpc.pb import active_party_pb2 as pb
 from common.rpc.pb.job_pb2 import ErrorDetail
+from common.runtime.checkpoint import MAX_ATTEMPTS, Checkpoint
 from common.runtime.config_party import PartyConfig
 from common.runtime.job_kinds import Job, kind_of
 from common.runtime.state import STATUS_FILE, JobStore
+from common.runtime.stopwatch import Stopwatch
+from common.runtime.unfinished import Spent
 
 log = logging.getLogger("vfl.party_b")
 
 # Events kept for whoever attaches late; the older ones of a very long job are dropped.
 KEPT_EVENTS = 4096
 MAX_RUNNING = 32
+# How often a job is broken off at the same place, with no round more done, before it is given up.
+MAX_FUTILE_ATTEMPTS = 8
 
 
 @dataclass(slots=True)
@@ -34,6 +39,12 @@ class ActiveJob:
     job_id: str
     config: Job
     submitted_s: float = field(default_factory=time.time)
+    attempt: int = 0
+    losses: list[str] = field(default_factory=list)  # of parties, in words, with time and round
+    seconds: dict[str, float] = field(default_factory=dict)  # by phase, over all attempts
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    before: Spent = field(default_factory=Spent)  # before this service was started
+    keep: Callable[[], None] = lambda: None
     ended_s: float = 0.0
     status: pb.JobStatus.ValueType = pb.QUEUED
     phase: str = "queued"
@@ -47,13 +58,15 @@ class ActiveJob:
     _events: deque[pb.JobEvent] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
     _published: int = 0
     _news: asyncio.Condition = field(default_factory=asyncio.Condition)
-    _training_since: float = 0.0
+    _training_since: tuple[float, int] = (0.0, 0)
+    _futile: int = 0
+    _furthest: tuple[str, int] = ("", 0)
 
     async def enter(self, phase: str, message: str) -> None:
         """Begin a phase, one of those that active_party.proto lists."""
         self.phase = phase
         if phase == "training":
-            self._training_since = time.monotonic()
+            self._training_since = (time.monotonic(), self.rounds)
         log.info("job %s: %s", self.job_id, message)
         await self._publish(pb.JobEvent(message=message))
 
@@ -70,11 +83,28 @@ class ActiveJob:
         """Report a round, with its loss in mean form where there is one."""
         self.rounds = number
         self.loss = self.loss if loss is None else loss
-        per_round_s = (time.monotonic() - self._training_since) / number
+        since_s, first = self._training_since
+        per_round_s = (time.monotonic() - since_s) / max(1, number - first)
         event = pb.JobEvent(eta_s=per_round_s * (self.config.most_rounds - number))
         if loss is not None:
             event.loss = loss
         await self._publish(event)
+
+    def may_go_on(self) -> bool:
+        """Count an attempt that was broken off; tell whether another one makes sense.
+
+        A party that is lost again and again at the same place will not get beyond it.
+        """
+        furthest = (self.phase, self.rounds)
+        self._futile = self._futile + 1 if furthest == self._furthest else 1
+        self._furthest = furthest
+        return self._futile < MAX_FUTILE_ATTEMPTS and self.attempt < MAX_ATTEMPTS
+
+    def note_loss(self, what: str) -> None:
+        """Count a loss, for the report, and make the next attempt the current one; not durable yet."""
+        moment = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        self.losses.append(f"{moment}, after round {self.rounds}: {what}")
+        self.attempt += 1
 
     async def end(self, status: pb.JobStatus.ValueType, message: str) -> None:
         """Report how the job ended; the last event carries the record."""
@@ -139,7 +169,7 @@ class JobBook:
         self._jobs: dict[str, ActiveJob] = {}
 
     async def recall(self) -> None:
-        """Read the jobs of earlier runs of this service; those it did not end have failed."""
+        """Read the jobs of earlier runs of this service; go on with those it left, or call them failed."""
         for job_id in self._store.list_jobs():
             try:
                 job = _recalled(job_id, self._store.read_json(job_id, STATUS_FILE))
@@ -149,11 +179,16 @@ class JobBook:
                 )
                 continue
             self._jobs[job_id] = job
-            if job.status in (pb.QUEUED, pb.RUNNING):
-                stopped = JobError(
-                    f"the service of {self._own.party} stopped while the job ran",
-                    advice="Submit the job again.",
-                )
+            if job.status not in (pb.QUEUED, pb.RUNNING):
+                Checkpoint.of(self._store, job_id).discard()
+                continue
+            stopped = JobError(
+                f"the service of {self._own.party} stopped while the job ran", advice="Submit the job again."
+            )
+            job.note_loss(stopped.what)
+            if job.config.resumes and job.attempt <= MAX_ATTEMPTS:
+                self._start(job)
+            else:
                 await self._end(job, pb.JOB_FAILED, stopped)
 
     def submit(self, config: Job) -> ActiveJob:
@@ -172,7 +207,7 @@ class JobBook:
         job = ActiveJob(_new_job_id(config.job), config)
         self._keep(job)
         self._jobs[job.job_id] = job
-        job.task = asyncio.create_task(self._run(job), name=job.job_id)
+        self._start(job)
         return job
 
     def find(self, reference: str) -> ActiveJob:
@@ -213,6 +248,10 @@ class JobBook:
         because = f"{self._own.party} is shutting down"
         await asyncio.gather(*(self.cancel(job, because) for job in self._jobs.values()))
 
+    def _start(self, job: ActiveJob) -> None:
+        job.keep = lambda: self._keep(job)
+        job.task = asyncio.create_task(self._run(job), name=job.job_id)
+
     async def _run(self, job: ActiveJob) -> None:
         job.status = pb.RUNNING
         try:
@@ -244,6 +283,8 @@ class JobBook:
         except ColonnadeError as exc:
             # The job is over all the same, and whoever watches it knows; only a restart will not.
             log.error("the record of job %s cannot be kept: %s", job.job_id, exc)
+        else:
+            await asyncio.to_thread(Checkpoint.of(self._store, job.job_id).discard)
 
     def _keep(self, job: ActiveJob) -> None:
         error = job.error
@@ -254,6 +295,8 @@ class JobBook:
             "ended_unix_s": job.ended_s,
             "rounds": job.rounds,
             "loss": job.loss,
+            "attempt": job.attempt,
+            "losses": job.losses,
             "error": None
             if error is None
             else {name: getattr(error, name) for name in ("error", "party", "what", "where", "advice")},
@@ -268,10 +311,13 @@ def _new_job_id(name: str) -> str:
 
 def _recalled(job_id: str, kept: dict[str, object]) -> ActiveJob:
     config = kind_of(kept["job"]).model_validate_json(json.dumps(kept["job"]))
-    job = ActiveJob(job_id, config, phase="ended")
+    job = ActiveJob(job_id, config)
     job.submitted_s, job.ended_s = float(str(kept["submitted_unix_s"])), float(str(kept["ended_unix_s"]))
     job.status = pb.JobStatus.Value(str(kept["status"]))
+    job.phase = "ended" if job.ended_s else "queued"
     job.rounds = int(str(kept["rounds"]))
+    job.attempt, losses = int(str(kept.get("attempt", 0))), kept.get("losses", [])
+    job.losses = [str(loss) for loss in losses] if isinstance(losses, list) else []
     job.loss = None if kept["loss"] is None else float(str(kept["loss"]))
     if isinstance(kept["error"], dict):
         job.error = ErrorDetail(**kept["error"])

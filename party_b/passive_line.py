@@ -31,6 +31,11 @@ class PassiveLine:
         self._stub = PassivePartyStub(self._channel)
         self.alignment = AlignmentClient(name, self._stub, turn, self._step_s)
 
+    async def greet(self, within_s: float) -> None:
+        """Make sure that the party answers."""
+        greeting = make_greeting(self._own.party, self._own.role)
+        check_greeting(await self._stub.Greet(greeting, timeout=within_s), self.name, "passive", self.address)
+
     async def open_job(self, rule: str, alignment_id: bytes) -> pb.OpenJobReply:
         """Open the job, and make sure that both sides make ids by the same rule.
 

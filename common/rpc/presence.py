@@ -146,7 +146,7 @@ class Attendees:
         self._every_s = every_s
         self._streams: dict[str, int] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._reason = ""
+        self._reason: str | None = None
         self._ended = asyncio.Event()
 
     @property
@@ -172,7 +172,8 @@ class Attendees:
             while not self._ended.is_set():
                 yield Presence(turn=turn)
                 await self._until_ended()
-            yield Presence(turn=turn, ended=True, reason=self._reason)
+            if self._reason is not None:
+                yield Presence(turn=turn, ended=True, reason=self._reason)
         finally:
             self._left(party)
 
@@ -181,6 +182,14 @@ class Attendees:
         if not self._ended.is_set():
             self._reason = reason
             self._ended.set()
+        self._stop_clocks()
+
+    def supersede(self) -> None:
+        """Watch nobody any longer, because the job was opened again; those present find that out."""
+        self._ended.set()
+        self._stop_clocks()
+
+    def _stop_clocks(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -46,6 +46,11 @@ class JobBase(Section):
         """Whether `Table.sparse` is trained on as it is; otherwise sparse columns are written out."""
         return False
 
+    @property
+    def resumes(self) -> bool:
+        """Whether the job goes on from what is on the disks after a party was lost and came back."""
+        return False
+
     def role_of(self, party: str) -> Role | None:
         """Return the role that the job gives to a party, None when it names it nowhere."""
         if party == self.active:

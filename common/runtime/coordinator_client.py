@@ -37,7 +37,7 @@ def peer_address(own: PartyConfig, peer: str) -> str:
 
 def in_round(turn: pb.Turn, number: int) -> pb.Turn:
     """Return the same job's turn in a round."""
-    return pb.Turn(job_id=turn.job_id, job_digest=turn.job_digest, round=number)
+    return pb.Turn(job_id=turn.job_id, job_digest=turn.job_digest, round=number, attempt=turn.attempt)
 
 
 class CoordinatorClient:
@@ -53,6 +53,12 @@ class CoordinatorClient:
         self._step_s = Deadline(own.deadlines.step_s, "deadlines.step_s")
         self._channel = open_channel(self.name, self.address, own.party, own.security, wiretap)
         self._stub = CoordinatorStub(self._channel)
+
+    async def greet(self, within_s: float) -> None:
+        """Make sure that the coordinator answers."""
+        greeting = make_greeting(self._own.party, self._own.role)
+        reply = await self._stub.Greet(greeting, timeout=within_s)
+        check_greeting(reply, self.name, "coordinator", self.address)
 
     async def open_job(self, columns: int = 0, *, preflight: bool = False) -> None:
         """Open the job; and again when the rows are aligned, to declare how long our gradients will be."""

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from common.errors import Refused, RemoteProtocolError, UnknownJob
+from common.errors import ColonnadeError, PeerUnreachable, Refused, RemoteProtocolError, UnknownJob
 from common.rpc.greeting import check_caller
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.presence import Attendees
@@ -22,7 +22,8 @@ from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig, Policy
 from common.runtime.config_predict import PredictJob
 from common.runtime.job_kinds import Job, job_from_json
-from common.runtime.state import STATUS_FILE, JobStore, checked_job_id
+from common.runtime.state import JobStore, checked_job_id
+from common.runtime.unfinished import Ending, GuestDisk, OpenedJob
 
 log = logging.getLogger("vfl.runtime")
 
@@ -35,15 +36,6 @@ MAX_OPEN_JOBS_EACH = 32
 REMEMBERED_JOBS = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a job ended: the outcome, the reason, and the last round that counts."""
-
-    outcome: pb.Outcome.ValueType
-    reason: str
-    rounds: int = 0
-
-
 @dataclass(slots=True)
 class HostedJob(Generic[State]):
     """One open job of others, at this party."""
@@ -53,6 +45,7 @@ class HostedJob(Generic[State]):
     config: Job
     state: State
     attendees: Attendees
+    attempt: int = 0
     ending: asyncio.Task[pb.CloseJobReply] | None = None
 
 
@@ -72,11 +65,21 @@ class JobHost(Generic[State]):
         self,
         own: PartyConfig,
         on_end: Callable[[HostedJob[State], Ending], Coroutine[None, None, pb.CloseJobReply]],
+        on_superseded: Callable[[HostedJob[State]], Coroutine[None, None, None]],
     ) -> None:
-        """`on_end` is called once a job, however it ends: it keeps or drops what the job left."""
+        """Create the list.
+
+        Args:
+            own: This party.
+            on_end: Called once a job, however it ends: it keeps or drops what the job left.
+            on_superseded: Called when a later attempt takes an open job's place: it lets go of connections,
+                and of nothing on the disk.
+        """
         self._own = own
-        self._store = JobStore(own.state)
+        self._disk = GuestDisk(JobStore(own.state))
         self._on_end = on_end
+        self._on_superseded = on_superseded
+        self._awaited: dict[str, asyncio.TimerHandle] = {}
         self._jobs: dict[str, HostedJob[State]] = {}
         self._ended: OrderedDict[str, _Ended] = OrderedDict()
 
@@ -104,20 +107,47 @@ class JobHost(Generic[State]):
         self._agree(job)
         return job
 
-    def add(self, request: pb.OpenJobRequest, job: Job, state: State) -> HostedJob[State]:
-        """Open a job that was admitted; nobody is expected to be present in it yet."""
+    async def recall(self) -> None:
+        """Expect the active parties of jobs that an earlier run of this service left unfinished.
+
+        Whoever does not open its job again within `deadlines.peer_s` has given it up.
+        """
+        for opened in await asyncio.to_thread(lambda: list(self._disk.unfinished())):
+            log.info("job %s is unfinished; %s may open it again", opened.job_id, opened.config.active)
+            loop = asyncio.get_running_loop()
+            self._awaited[opened.job_id] = loop.call_later(
+                self._own.deadlines.peer_s, self._not_opened_again, opened
+            )
+
+    async def add(self, request: pb.OpenJobRequest, job: Job, state: State) -> HostedJob[State]:
+        """Open a job that was admitted; nobody is expected to be present in it yet.
+
+        Raises:
+            Refused: There are too many, it is open already, or it has ended here.
+        """
         if len(self._jobs) >= MAX_OPEN_JOBS:
             raise Refused(f"{self._own.party} has {MAX_OPEN_JOBS} open jobs, and takes no more at a time")
         if sum(hosted.config.active == job.active for hosted in self._jobs.values()) >= MAX_OPEN_JOBS_EACH:
             raise Refused(f"{job.active} has {MAX_OPEN_JOBS_EACH} open jobs here, and gets no more at a time")
-        job_id = request.turn.job_id
-        if job_id in self._jobs or job_id in self._ended or self._store.has(job_id, STATUS_FILE):
+        turn, job_id = request.turn, request.turn.job_id
+        if job_id in self._jobs:
             # Opened twice at the same moment, it would lose the state of the first opening.
-            raise Refused("a job of this id is open or has ended here; submit it again under a new one")
+            raise Refused("a job of this id is open here; submit it again under a new one")
+        if job_id in self._ended:
+            ending = self._ended[job_id].ending
+            raise Refused(
+                f"a job of this id has ended here ({ending.word}{': ' if ending.reason else ''}"
+                f"{ending.reason}); submit it again under a new one"
+            )
+        self._disk.require_unused(turn, job)
         attendees = Attendees(self._own.deadlines.peer_s, lambda party: self._vanished(job_id, party))
-        hosted = HostedJob(job_id, request.turn.job_digest, job, state, attendees)
+        hosted = HostedJob(job_id, turn.job_digest, job, state, attendees, turn.attempt)
         self._jobs[job_id] = hosted
-        log.info("job %s opened by %s", job_id, job.active)
+        self._stop_awaiting(job_id)
+        if job.resumes:
+            await self._note_opening(hosted)
+        again = f" again, attempt {turn.attempt}" if turn.attempt else ""
+        log.info("job %s opened by %s%s", job_id, job.active, again)
         return hosted
 
     def find(self, turn: pb.Turn, caller: str, allowed: Collection[str] | None = None) -> HostedJob[State]:
@@ -140,10 +170,26 @@ class JobHost(Generic[State]):
             raise Refused(f"{caller} may not make this call for this job")
         if hosted.digest != turn.job_digest:
             raise RemoteProtocolError("the job's digest differs from the one it was opened with")
+        if hosted.attempt != turn.attempt:
+            raise UnknownJob(
+                f"attempt {turn.attempt} of the job is not the one that is open at {self._own.party}"
+            )
         return hosted
 
-    def known(self, turn: pb.Turn, caller: str) -> HostedJob[State] | None:
-        """Return the open job of a turn, None if this is its first opening; checks as `find` does."""
+    async def known(self, turn: pb.Turn, caller: str) -> HostedJob[State] | None:
+        """Return the open job of a turn, None if it is still to be opened; checks as `find` does.
+
+        A later attempt ends the earlier one here: who opens the job again is not missing any longer.
+        """
+        hosted = self._jobs.get(turn.job_id)
+        if hosted is None:
+            return None
+        if not hosted.config.resumes or turn.attempt <= hosted.attempt:
+            return self.find(turn, caller)
+        current = pb.Turn(job_id=turn.job_id, job_digest=turn.job_digest, attempt=hosted.attempt)
+        self._supersede(self.find(current, caller))
+        await self._on_superseded(hosted)
+        # Another caller of the same attempt may have opened it meanwhile.
         return self.find(turn, caller) if turn.job_id in self._jobs else None
 
     async def attend(self, turn: pb.Turn, caller: str) -> AsyncIterator[pb.Presence]:
@@ -153,18 +199,25 @@ class JobHost(Generic[State]):
             yield presence
 
     async def close(self, request: pb.CloseJobRequest, caller: str) -> pb.CloseJobReply:
-        """Answer the CloseJob call; a repeated one gets the same answer.
+        """Answer the CloseJob call; a repeated one gets the same answer, also after a restart.
 
         Raises:
             UnknownJob: The job cannot finish any more: it has ended here in another way.
         """
-        ended = self._ended.get(request.turn.job_id)
+        turn, ending = request.turn, Ending(request.outcome, request.reason, request.turn.round)
+        ended = self._ended.get(turn.job_id)
         if ended is not None and caller in ended.callers:
             if request.outcome == pb.FINISHED != ended.ending.outcome:
-                raise self._unknown(request.turn.job_id, caller)
+                raise self._unknown(turn.job_id, caller)
             return await asyncio.shield(ended.reply)
-        hosted = self.find(request.turn, caller)
-        return await self.end(hosted, Ending(request.outcome, request.reason, request.turn.round))
+        if turn.job_id not in self._jobs:
+            reply = await asyncio.to_thread(self._close_on_disk, turn, ending, caller)
+            self._stop_awaiting(turn.job_id)
+            return reply
+        # The job is closed in whatever attempt it is open: who closes it may not have opened it again.
+        current = pb.Turn(job_id=turn.job_id, job_digest=turn.job_digest)
+        current.attempt = min(turn.attempt, self._jobs[turn.job_id].attempt)
+        return await self.end(self.find(current, caller), ending)
 
     async def end(self, hosted: HostedJob[State], ending: Ending) -> pb.CloseJobReply:
         """End a job: once, whoever asks first."""
@@ -187,13 +240,69 @@ class JobHost(Generic[State]):
         if hosted.ending is None:
             self._jobs.pop(hosted.job_id, None)
             hosted.attendees.end(ending.reason)
-            hosted.ending = asyncio.ensure_future(self._on_end(hosted, ending))
+            hosted.ending = asyncio.ensure_future(self._finish(hosted, ending))
             self._ended[hosted.job_id] = _Ended(ending, self._callers(hosted.config), hosted.ending)
             while len(self._ended) > REMEMBERED_JOBS:
                 self._ended.popitem(last=False)
-            name = pb.Outcome.Name(ending.outcome).lower()
-            log.info("job %s %s%s", hosted.job_id, name, f": {ending.reason}" if ending.reason else "")
+            log.info("job %s %s%s", hosted.job_id, ending.word, f": {ending.reason}" if ending.reason else "")
         return hosted.ending
+
+    async def _finish(self, hosted: HostedJob[State], ending: Ending) -> pb.CloseJobReply:
+        reply = await self._on_end(hosted, ending)
+        await asyncio.to_thread(self._disk.discard, hosted.job_id)
+        return reply
+
+    def _supersede(self, hosted: HostedJob[State]) -> None:
+        """Drop an earlier attempt from memory; its calls find no job any more."""
+        self._jobs.pop(hosted.job_id, None)
+        hosted.attendees.supersede()
+
+    async def _note_opening(self, hosted: HostedJob[State]) -> None:
+        opened = OpenedJob(hosted.job_id, hosted.config, hosted.attempt)
+        try:
+            await asyncio.to_thread(self._disk.note_opening, opened)
+        except ColonnadeError:
+            self._supersede(hosted)
+            raise
+
+    def _close_on_disk(self, turn: pb.Turn, ending: Ending, caller: str) -> pb.CloseJobReply:
+        """Close a job that is not open in memory: this service was restarted."""
+        checked_job_id(turn.job_id)
+        kept = self._disk.reply_of(turn)
+        if kept is not None:
+            config, ended, reply = kept
+            self._require_caller(config, turn, caller)
+            if ending.outcome == pb.FINISHED != ended.outcome:
+                raise UnknownJob(f"the job has ended at {self._own.party} ({ended.word}): {ended.reason}")
+            return reply
+        opened = self._disk.opened(turn.job_id)
+        if opened is None:
+            raise self._unknown(turn.job_id, caller)
+        self._require_caller(opened.config, turn, caller)
+        closed = self._disk.end(opened, ending)
+        if closed is None:
+            raise self._unknown(turn.job_id, caller)
+        return closed
+
+    def _require_caller(self, config: Job, turn: pb.Turn, caller: str) -> None:
+        if caller not in self._callers(config):
+            raise self._unknown(turn.job_id, caller)  # It is told nothing, not even that there is such a job.
+        if config.digest() != turn.job_digest:
+            raise RemoteProtocolError("the job's digest differs from the one it was opened with")
+
+    def _not_opened_again(self, opened: OpenedJob) -> None:
+        self._awaited.pop(opened.job_id, None)
+        waited = f"{self._own.deadlines.peer_s:g} s (deadlines.peer_s)"
+        reason = f"{opened.config.active} did not open the job again within {waited} of our restart"
+        try:
+            self._disk.end(opened, Ending(pb.FAILED, reason))
+        except ColonnadeError as exc:
+            log.error("the end of job %s cannot be kept: %s", opened.job_id, exc)
+
+    def _stop_awaiting(self, job_id: str) -> None:
+        awaited = self._awaited.pop(job_id, None)
+        if awaited is not None:
+            awaited.cancel()
 
     def _callers(self, job: Job) -> tuple[str, ...]:
         return (job.active, *job.passive) if self._own.role == "coordinator" else (job.active,)
@@ -223,6 +332,11 @@ class JobHost(Generic[State]):
         for party in job.members:
             if party != own and party not in policy.peers:
                 raise Refused(f"the policy of {own} does not allow jobs with {party}")
+
+
+def is_loss(job: Job, exc: ColonnadeError) -> bool:
+    """Tell whether an error is the loss of a party after which the job can be opened again."""
+    return job.resumes and isinstance(exc, PeerUnreachable | UnknownJob)
 
 
 def _agree_to_scoring(policy: Policy, own: str, job: PredictJob) -> None:

@@ -46,7 +46,7 @@ class JobStore:
             ConfigError: It cannot.
         """
         try:
-            _make_folder(self.root / "jobs")
+            make_folder(self.root / "jobs")
             probe = self.root / f".probe-{secrets.token_hex(4)}"
             probe.touch(mode=0o600)
             probe.unlink()
@@ -85,10 +85,14 @@ class JobStore:
         """Return the folder of a job, making it when it is not there; StateError when that cannot be done."""
         folder = self._folder(job_id)
         try:
-            _make_folder(folder)
+            make_folder(folder)
         except OSError as exc:
             raise StateError(f"cannot be made: {exc.strerror}", where=str(folder)) from exc
         return folder
+
+    def checkpoint_dir(self, job_id: str) -> Path:
+        """Return where a job keeps what it needs to go on after a loss; nothing is made."""
+        return self._folder(job_id) / "checkpoint"
 
     def write_json(self, job_id: str, name: str, value: Any) -> Path:
         """Write a JSON file of a job atomically and durably."""
@@ -182,5 +186,6 @@ def _checked_name(name: str) -> str:
     return name
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Make a folder that only this party's user may read, and whatever is above it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

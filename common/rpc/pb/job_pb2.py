@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from common.rpc.pb import disclosure_pb2 as vfl_dot_v1_dot_disclosure__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x10vfl/v1/job.proto\x12\x06vfl.v1\x1a\x17vfl/v1/disclosure.proto\"o\n\x04Turn\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x12\n\njob_digest\x18\x02 \x01(\x0c\x12\r\n\x05round\x18\x03 \x01(\r:4\xda\xe2\x18\x30\x08\x01\x10\x01\x18\x01*(which job and round a message belongs to\"\xa6\x01\n\x08Greeting\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x17\n\x0fpackage_version\x18\x02 \x01(\t\x12\r\n\x05party\x18\x03 \x01(\t\x12\x0c\n\x04role\x18\x04 \x01(\t\x12\x13\n\x0bunix_time_s\x18\x05 \x01(\x01:5\xda\xe2\x18\x31\x08\x01\x10\x01\x18\x01*)name, role, versions and clock of a party\"\x8a\x02\n\x0eOpenJobRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\"\n\x08greeting\x18\x02 \x01(\x0b\x32\x10.vfl.v1.Greeting\x12\x15\n\rexpected_role\x18\x03 \x01(\t\x12\x10\n\x08job_json\x18\x04 \x01(\x0c\x12\x0f\n\x07\x63olumns\x18\x05 \x01(\r\x12\x14\n\x0c\x61lignment_id\x18\x06 \x01(\x0c\x12\x11\n\tpreflight\x18\x07 \x01(\x08:U\xda\xe2\x18Q\x08\x02\x10\x02\x18\x01*Ithe job file, the number of columns, and the name of an earlier alignment\"\xa8\x02\n\x0cOpenJobReply\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\"\n\x08greeting\x18\x02 \x01(\x0b\x32\x10.vfl.v1.Greeting\x12\x0f\n\x07\x63olumns\x18\x03 \x01(\r\x12\x0c\n\x04rows\x18\x04 \x01(\x04\x12\x0f\n\x07id_rule\x18\x05 \x01(\t\x12\x16\n\x0e\x61lignment_kept\x18\x06 \x01(\x08\x12\x14\n\x0cmodel_digest\x18\x07 \x01(\t:z\xda\xe2\x18v\x08\x02\x10\x02\x18\x01*nnumber of rows and columns, the rule for ids, whether an earlier alignment still fits, and a digest of a model\"Q\n\nAttendance\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:\'\xda\xe2\x18#\x08\x01\x10\x01\x18\x01*\x1b\x61 party is present in a job\"n\n\x08Presence\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\r\n\x05\x65nded\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t:\'\xda\xe2\x18#\x08\x01\x10\x01\x18\x01*\x1b\x61 party is present in a job\"|\n\x0f\x43loseJobRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12 \n\x07outcome\x18\x02 \x01(\x0e\x32\x0f.vfl.v1.Outcome\x12\x0e\n\x06reason\x18\x03 \x01(\t:\x1b\xda\xe2\x18\x17\x08\x01\x10\x01\x18\x01*\x0fhow a job ended\"\xc4\x02\n\rCloseJobReply\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x12\n\nsent_bytes\x18\x02 \x01(\x04\x12\x16\n\x0ereceived_bytes\x18\x03 \x01(\x04\x12\x33\n\x07seconds\x18\x04 \x03(\x0b\x32\".vfl.v1.CloseJobReply.SecondsEntry\x12\x14\n\x0cmodel_digest\x18\x05 \x01(\t\x12\x0e\n\x06unseen\x18\x06 \x03(\x04\x1a.\n\x0cSecondsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01:`\xda\xe2\x18\\\x08\x02\x10\x02\x18\x01*Thow much a party sent, received and computed; counts of rows with an unseen category\"\xa3\x01\n\x0b\x45rrorDetail\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\r\n\x05party\x18\x02 \x01(\t\x12\x0c\n\x04what\x18\x03 \x01(\t\x12\r\n\x05where\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x64vice\x18\x05 \x01(\t:I\xda\xe2\x18\x45\x08\x01\x10\x01\x18\x01*=what went wrong, without a value of a row, label, mask or key*K\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x0c\n\x08\x46INISHED\x10\x01\x12\n\n\x06\x46\x41ILED\x10\x02\x12\r\n\tCANCELLED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x10vfl/v1/job.proto\x12\x06vfl.v1\x1a\x17vfl/v1/disclosure.proto\"\x80\x01\n\x04Turn\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x12\n\njob_digest\x18\x02 \x01(\x0c\x12\r\n\x05round\x18\x03 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r:4\xda\xe2\x18\x30\x08\x01\x10\x01\x18\x01*(which job and round a message belongs to\"\xa6\x01\n\x08Greeting\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x17\n\x0fpackage_version\x18\x02 \x01(\t\x12\r\n\x05party\x18\x03 \x01(\t\x12\x0c\n\x04role\x18\x04 \x01(\t\x12\x13\n\x0bunix_time_s\x18\x05 \x01(\x01:5\xda\xe2\x18\x31\x08\x01\x10\x01\x18\x01*)name, role, versions and clock of a party\"\x8a\x02\n\x0eOpenJobRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\"\n\x08greeting\x18\x02 \x01(\x0b\x32\x10.vfl.v1.Greeting\x12\x15\n\rexpected_role\x18\x03 \x01(\t\x12\x10\n\x08job_json\x18\x04 \x01(\x0c\x12\x0f\n\x07\x63olumns\x18\x05 \x01(\r\x12\x14\n\x0c\x61lignment_id\x18\x06 \x01(\x0c\x12\x11\n\tpreflight\x18\x07 \x01(\x08:U\xda\xe2\x18Q\x08\x02\x10\x02\x18\x01*Ithe job file, the number of columns, and the name of an earlier alignment\"\xa8\x02\n\x0cOpenJobReply\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\"\n\x08greeting\x18\x02 \x01(\x0b\x32\x10.vfl.v1.Greeting\x12\x0f\n\x07\x63olumns\x18\x03 \x01(\r\x12\x0c\n\x04rows\x18\x04 \x01(\x04\x12\x0f\n\x07id_rule\x18\x05 \x01(\t\x12\x16\n\x0e\x61lignment_kept\x18\x06 \x01(\x08\x12\x14\n\x0cmodel_digest\x18\x07 \x01(\t:z\xda\xe2\x18v\x08\x02\x10\x02\x18\x01*nnumber of rows and columns, the rule for ids, whether an earlier alignment still fits, and a digest of a model\"Q\n\nAttendance\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:\'\xda\xe2\x18#\x08\x01\x10\x01\x18\x01*\x1b\x61 party is present in a job\"n\n\x08Presence\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\r\n\x05\x65nded\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t:\'\xda\xe2\x18#\x08\x01\x10\x01\x18\x01*\x1b\x61 party is present in a job\"|\n\x0f\x43loseJobRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12 \n\x07outcome\x18\x02 \x01(\x0e\x32\x0f.vfl.v1.Outcome\x12\x0e\n\x06reason\x18\x03 \x01(\t:\x1b\xda\xe2\x18\x17\x08\x01\x10\x01\x18\x01*\x0fhow a job ended\"\xc4\x02\n\rCloseJobReply\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x12\n\nsent_bytes\x18\x02 \x01(\x04\x12\x16\n\x0ereceived_bytes\x18\x03 \x01(\x04\x12\x33\n\x07seconds\x18\x04 \x03(\x0b\x32\".vfl.v1.CloseJobReply.SecondsEntry\x12\x14\n\x0cmodel_digest\x18\x05 \x01(\t\x12\x0e\n\x06unseen\x18\x06 \x03(\x04\x1a.\n\x0cSecondsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01:`\xda\xe2\x18\\\x08\x02\x10\x02\x18\x01*Thow much a party sent, received and computed; counts of rows with an unseen category\"\xa3\x01\n\x0b\x45rrorDetail\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\r\n\x05party\x18\x02 \x01(\t\x12\x0c\n\x04what\x18\x03 \x01(\t\x12\r\n\x05where\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x64vice\x18\x05 \x01(\t:I\xda\xe2\x18\x45\x08\x01\x10\x01\x18\x01*=what went wrong, without a value of a row, label, mask or key*K\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x0c\n\x08\x46INISHED\x10\x01\x12\n\n\x06\x46\x41ILED\x10\x02\x12\r\n\tCANCELLED\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -52,26 +52,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLOSEJOBREPLY']._serialized_options = b'\332\342\030\\\010\002\020\002\030\001*Thow much a party sent, received and computed; counts of rows with an unseen category'
   _globals['_ERRORDETAIL']._loaded_options = None
   _globals['_ERRORDETAIL']._serialized_options = b'\332\342\030E\010\001\020\001\030\001*=what went wrong, without a value of a row, label, mask or key'
-  _globals['_OUTCOME']._serialized_start=1717
-  _globals['_OUTCOME']._serialized_end=1792
-  _globals['_TURN']._serialized_start=53
-  _globals['_TURN']._serialized_end=164
-  _globals['_GREETING']._serialized_start=167
-  _globals['_GREETING']._serialized_end=333
-  _globals['_OPENJOBREQUEST']._serialized_start=336
-  _globals['_OPENJOBREQUEST']._serialized_end=602
-  _globals['_OPENJOBREPLY']._serialized_start=605
-  _globals['_OPENJOBREPLY']._serialized_end=901
-  _globals['_ATTENDANCE']._serialized_start=903
-  _globals['_ATTENDANCE']._serialized_end=984
-  _globals['_PRESENCE']._serialized_start=986
-  _globals['_PRESENCE']._serialized_end=1096
-  _globals['_CLOSEJOBREQUEST']._serialized_start=1098
-  _globals['_CLOSEJOBREQUEST']._serialized_end=1222
-  _globals['_CLOSEJOBREPLY']._serialized_start=1225
-  _globals['_CLOSEJOBREPLY']._serialized_end=1549
-  _globals['_CLOSEJOBREPLY_SECONDSENTRY']._serialized_start=1405
-  _globals['_CLOSEJOBREPLY_SECONDSENTRY']._serialized_end=1451
-  _globals['_ERRORDETAIL']._serialized_start=1552
-  _globals['_ERRORDETAIL']._serialized_end=1715
+  _globals['_OUTCOME']._serialized_start=1735
+  _globals['_OUTCOME']._serialized_end=1810
+  _globals['_TURN']._serialized_start=54
+  _globals['_TURN']._serialized_end=182
+  _globals['_GREETING']._serialized_start=185
+  _globals['_GREETING']._serialized_end=351
+  _globals['_OPENJOBREQUEST']._serialized_start=354
+  _globals['_OPENJOBREQUEST']._serialized_end=620
+  _globals['_OPENJOBREPLY']._serialized_start=623
+  _globals['_OPENJOBREPLY']._serialized_end=919
+  _globals['_ATTENDANCE']._serialized_start=921
+  _globals['_ATTENDANCE']._serialized_end=1002
+  _globals['_PRESENCE']._serialized_start=1004
+  _globals['_PRESENCE']._serialized_end=1114
+  _globals['_CLOSEJOBREQUEST']._serialized_start=1116
+  _globals['_CLOSEJOBREQUEST']._serialized_end=1240
+  _globals['_CLOSEJOBREPLY']._serialized_start=1243
+  _globals['_CLOSEJOBREPLY']._serialized_end=1567
+  _globals['_CLOSEJOBREPLY_SECONDSENTRY']._serialized_start=1423
+  _globals['_CLOSEJOBREPLY_SECONDSENTRY']._serialized_end=1469
+  _globals['_ERRORDETAIL']._serialized_start=1570
+  _globals['_ERRORDETAIL']._serialized_end=1733
 # @@protoc_insertion_point(module_scope)

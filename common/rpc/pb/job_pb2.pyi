@@ -16,8 +16,12 @@ The life of a job, the same at every party that takes part in one.
   |-- CloseJob ----------------->|-- CloseJob ----------------->|   also after a failure or a cancel
   |-- CloseJob ------------------|----------------------------->|
 
-Every call names its turn: the job, the job's digest and the round. A call with the turn of an earlier
-one is a retry: it does the same again or returns the kept answer, and never a second different one.
+Every call names its turn: the job, the job's digest, the round and the attempt. A call with the turn of an
+earlier one is a retry: it does the same again or returns the kept answer, and never a second different one.
+
+When a party was lost and came back, B opens the job again everywhere in a new attempt: the coordinator first,
+which makes a new key, then the passive parties. What memory held of earlier attempts is dropped, calls of
+theirs are refused, and everybody goes on from what is on its disk (docs/decisions/0015-resume.md).
 """
 
 from collections import abc as _abc
@@ -64,21 +68,25 @@ class Turn(_message.Message):
     JOB_ID_FIELD_NUMBER: _builtins.int
     JOB_DIGEST_FIELD_NUMBER: _builtins.int
     ROUND_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     job_digest: _builtins.bytes
     """SHA-256 of the job's canonical JSON: both sides speak of the same job"""
     round: _builtins.int
     """1 for the first; 0 outside rounds"""
+    attempt: _builtins.int
+    """0 for the first; a larger one each time a job is opened again after a loss"""
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
         job_digest: _builtins.bytes = ...,
         round: _builtins.int = ...,
+        attempt: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_digest", b"job_digest", "job_id", b"job_id", "round", b"round"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "job_digest", b"job_digest", "job_id", b"job_id", "round", b"round"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

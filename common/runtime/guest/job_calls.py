@@ -10,8 +10,10 @@ from common.errors import RemoteProtocolError
 from common.rpc.identity import Context, caller
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.pb.passive_party_pb2_grpc import PassivePartyServicer
+from common.rpc.wiretap import Traffic
 from common.runtime.guest.align_calls import AlignmentCalls
 from common.runtime.hosting import JobHost
+from common.runtime.unfinished import Spent
 
 
 class JobCalls(ABC):
@@ -20,6 +22,7 @@ class JobCalls(ABC):
     def __init__(self, alignment: AlignmentCalls) -> None:
         self.alignment = alignment
         self.watch = alignment.watch
+        self.before = Spent()
         self.opened: asyncio.Future[pb.OpenJobReply] = asyncio.get_running_loop().create_future()
 
     @abstractmethod
@@ -37,6 +40,11 @@ class JobCalls(ABC):
     def unseen(self) -> tuple[int, ...]:
         """Return, for each column with categories that no training row had, in how many common rows."""
         return ()
+
+    def spent(self, traffic: Traffic) -> Spent:
+        """Return what the job has cost this party so far, earlier attempts included."""
+        now = Spent(traffic.sent_bytes, traffic.received_bytes, dict(self.watch.seconds))
+        return self.before.plus(now)
 
     def notes(self) -> list[str]:
         """Return what this party's own record of the job says besides numbers."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 from collections.abc import AsyncIterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -30,11 +29,12 @@ from common.runtime.guest.align_service import AlignServicer
 from common.runtime.guest.job_calls import JobCalls
 from common.runtime.guest.predict_calls import PredictionCalls, scorable
 from common.runtime.guest.quota import DailyQuota
-from common.runtime.hosting import Ending, HostedJob, JobHost
+from common.runtime.hosting import HostedJob, JobHost
 from common.runtime.job_kinds import Job
 from common.runtime.linear_design import alignment_key, id_rule
 from common.runtime.saved_model import MODEL_FILE
 from common.runtime.state import STATUS_FILE, JobStore
+from common.runtime.unfinished import Ending, closing_reply, ending_record
 
 Hosted = HostedJob[JobCalls]
 
@@ -56,9 +56,13 @@ class GuestServicer(AlignServicer):
         own = tools.own
         self._tools = tools
         self._own = own
-        self._host: JobHost[JobCalls] = JobHost(own, self._on_end)
+        self._host: JobHost[JobCalls] = JobHost(own, self._on_end, self._on_superseded)
         agreed = own.policy.prediction
         self._quota = None if agreed is None else DailyQuota(own.state, agreed.rows_per_day)
+
+    async def recall(self) -> None:
+        """Expect the parties of jobs that an earlier run of the service left unfinished."""
+        await self._host.recall()
 
     async def stop(self) -> None:
         """End all jobs, because the service stops."""
@@ -71,9 +75,9 @@ class GuestServicer(AlignServicer):
     async def OpenJob(self, request: pb.OpenJobRequest, context: Context) -> pb.OpenJobReply:  # noqa: N802
         party = caller(context)
         job = self._host.admit(request, party)
-        hosted = self._host.known(request.turn, party)
+        hosted = await self._host.known(request.turn, party)
         if hosted is not None:
-            return await self._opened(hosted, request.turn, party)
+            return await self._opened(hosted.state, request.turn, party)
         if isinstance(job, PredictJob):
             return await self._open_prediction(request, job)
         return await self._open_training(request, job)
@@ -99,13 +103,13 @@ class GuestServicer(AlignServicer):
         """
         raise Refused(f"the algorithm {job.algorithm} has no part for {self._own.party}")
 
-    async def _opened(self, hosted: Hosted, turn: pb.Turn, party: str) -> pb.OpenJobReply:
+    async def _opened(self, calls: JobCalls, turn: pb.Turn, party: str) -> pb.OpenJobReply:
         """Return the answer to an opening; whoever gives up waiting for it leaves it to others.
 
         Raises:
             UnknownJob: The job ended before it was open, which broke the call to the coordinator off.
         """
-        opened = hosted.state.opened
+        opened = calls.opened
         await asyncio.wait({opened})
         if opened.cancelled():
             self._host.find(turn, party)
@@ -129,7 +133,7 @@ class GuestServicer(AlignServicer):
         if request.preflight:
             reply.columns = len(found.model.coefficients)
             return reply
-        hosted = self._host.add(request, job, PredictionCalls(job, found, alignment, quota))
+        hosted = await self._host.add(request, job, PredictionCalls(job, found, alignment, quota))
         hosted.attendees.expect((job.active,))
         hosted.state.opened.set_result(reply)
         return reply
@@ -155,6 +159,11 @@ class GuestServicer(AlignServicer):
             alignment_kept=await alignment.kept(request.alignment_id),
         )
 
+    async def _on_superseded(self, hosted: Hosted) -> None:
+        """Let go of an earlier attempt: its connections, not its files."""
+        await hosted.state.leave()
+        self._tools.wiretap.forget(hosted.job_id)
+
     async def _on_end(self, hosted: Hosted, ending: Ending) -> pb.CloseJobReply:
         """Keep the model of a job that finished, and the record of any job, and let go of what it holds."""
         calls, wiretap = hosted.state, self._tools.wiretap
@@ -162,28 +171,14 @@ class GuestServicer(AlignServicer):
         model_digest = ""
         if ending.outcome == pb.FINISHED:
             model_digest = await self._keep_model(hosted, ending.rounds)
-        traffic = wiretap.totals(hosted.job_id)
+        spent = calls.spent(wiretap.totals(hosted.job_id))
         wiretap.forget(hosted.job_id)
-        seconds = dict(calls.watch.seconds)
-        record = {
-            "job": json.loads(hosted.config.canonical_json()),
-            "outcome": pb.Outcome.Name(ending.outcome).lower(),
-            "reason": ending.reason,
-            "rounds": ending.rounds,
-            "seconds": seconds,
-            "sent_bytes": traffic.sent_bytes,
-            "received_bytes": traffic.received_bytes,
-            "notes": calls.notes(),
-        }
+        record = ending_record(hosted.config, ending, spent)
+        record |= {"model_digest": model_digest, "unseen": calls.unseen(), "notes": calls.notes()}
         await asyncio.to_thread(self._tools.store.write_json, hosted.job_id, STATUS_FILE, record)
-        return pb.CloseJobReply(
-            turn=pb.Turn(job_id=hosted.job_id, job_digest=hosted.digest, round=ending.rounds),
-            sent_bytes=traffic.sent_bytes,
-            received_bytes=traffic.received_bytes,
-            seconds=seconds,
-            model_digest=model_digest,
-            unseen=calls.unseen(),
-        )
+        reply = closing_reply(hosted.job_id, hosted.config, ending, spent, model_digest)
+        reply.unseen.extend(calls.unseen())
+        return reply
 
     async def _keep_model(self, hosted: Hosted, rounds: int) -> str:
         """Keep this party's part of the model; return the digest of its file, empty without a model."""
