@@ -15,8 +15,9 @@ from scipy.stats import rankdata
 from common.nets.protect import Singles
 from common.types import Floats, Ints
 
-# Rows of a batch whose label the direction attack is taken to know.
-_KNOWN = 1
+# Positive rows of a batch that the direction attack is taken to know, and those that tell the spectral
+# attack's sign.
+_KNOWN, _KNOWN_FOR_SIGN = 1, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class LabelLeak:
     Attributes:
         norm: Mean over batches, by the gradients' norms: the rarer class has the larger ones.
         direction: Mean over batches, by the cosine to the gradient of one row that is known to be positive.
-        over_epochs: Over rows, by the mean of a row's direction scores in all epochs: what fresh noise does
-            not hide.
+        over_epochs: Over rows, by the mean over all epochs of a row's coordinate along its batch's strongest
+            direction (a singular vector): noise that is drawn anew averages out, flipped labels do not.
         batches: Batches that had both classes.
     """
 
@@ -59,7 +60,10 @@ class GradientAttacks:
         others = np.ones(len(labels), dtype=np.bool_)
         others[known] = False
         self._direction.append(leak_auc(labels[others], scores[others]))
-        self._sums[rows[others]] += scores[others]
+        signs = np.flatnonzero(labels == 1)[:_KNOWN_FOR_SIGN]
+        others[signs] = False
+        strongest = spectral_scores(gradient, signs)
+        self._sums[rows[others]] += strongest[others]
         self._counts[rows[others]] += 1
 
     def result(self) -> LabelLeak:
@@ -82,6 +86,14 @@ def direction_scores(gradient: Singles, known: Singles) -> Floats:
     norms = np.linalg.norm(exact, axis=1) * np.linalg.norm(wanted)
     cosines: Floats = np.divide(exact @ wanted, norms, out=np.zeros(len(exact)), where=norms > 0)
     return cosines
+
+
+def spectral_scores(gradient: Singles, known: Ints) -> Floats:
+    """Return coordinates along the first singular vector, (b,), of mean square 1, above 0 for known
+    positives."""
+    left, _, _ = np.linalg.svd(gradient.astype(np.float64), full_matrices=False)
+    scores: Floats = left[:, 0] * np.sqrt(len(gradient))
+    return scores if scores[known].sum() >= 0 else -scores
 
 
 def leak_auc(labels: Floats, scores: Floats) -> float:
