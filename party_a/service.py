@@ -16,18 +16,26 @@ from common.rpc.pb.passive_party_pb2_grpc import add_PassivePartyServicer_to_ser
 from common.rpc.server import PartyServer
 from common.rpc.wiretap import Tap, Wiretap
 from common.runtime.config_job import JobConfig
+from common.runtime.config_net import NetJob
 from common.runtime.config_party import PartyConfig
+from common.runtime.config_predict import PredictJob
 from common.runtime.coordinator_client import CoordinatorClient
+from common.runtime.epoch_store import EpochStore
+from common.runtime.guest.quota import DailyQuota
 from common.runtime.guest.service import GuestServicer, GuestTools, Hosted
 from common.runtime.hosting import is_loss
 from common.runtime.job_kinds import Job
 from common.runtime.linear_design import plain_design, read_dataset
+from common.runtime.net_halves import require_networks
 from common.runtime.state import JobStore
 from common.runtime.unfinished import Ending
 from party_a.he_gram_calls import GramCalls
 from party_a.he_gram_service import GramServicer, first_of
 from party_a.he_linear_calls import LinearCalls
+from party_a.net_calls import NetCalls
+from party_a.net_predict_calls import NetPredictionCalls, net_scorable
 from party_a.regression_calls import RegressionCalls
+from party_a.splitnn_service import SplitServicer
 
 log = logging.getLogger("vfl.party_a")
 
@@ -61,12 +69,14 @@ class PassiveService:
         await self._server.stop(grace_s)
 
 
-class _Servicer(GuestServicer, GramServicer):
-    """Adds encrypted regression to what every guest answers."""
+class _Servicer(GuestServicer, GramServicer, SplitServicer):
+    """Adds encrypted regression and split networks to what every guest answers."""
 
     async def _open_training(self, request: pb.OpenJobRequest, job: Job) -> pb.OpenJobReply:
         if isinstance(job, JobConfig):
             return await self._open_regression(request, job)
+        if isinstance(job, NetJob):
+            return await self._open_network(request, job)
         return await super()._open_training(request, job)
 
     async def _open_regression(self, request: pb.OpenJobRequest, job: JobConfig) -> pb.OpenJobReply:
@@ -83,6 +93,38 @@ class _Servicer(GuestServicer, GramServicer):
         calls = kind(own.party, job, table, alignment, coordinator, self._tools.executor)
         calls.opened = asyncio.ensure_future(self._join(request, job, calls, reply))
         return await self._opened(calls, request.turn, job.active)
+
+    async def _open_network(self, request: pb.OpenJobRequest, job: NetJob) -> pb.OpenJobReply:
+        own, store = self._own, self._tools.store
+        require_networks(own.party)
+        table = await asyncio.to_thread(read_dataset, own, job)
+        alignment = await self._alignment(job, table.ids, own.policy.least_common)
+        reply = await self._opening(request, job, table, alignment)
+        if request.preflight:
+            reply.columns = len(table.features)
+            return reply
+        calls = NetCalls(own, job, table, alignment, EpochStore(store, request.turn.job_id))
+        hosted = await self._host.add(request, job, calls)
+        hosted.attendees.expect((job.active,))
+        calls.opened.set_result(reply)
+        return reply
+
+    async def _open_network_prediction(
+        self, request: pb.OpenJobRequest, job: PredictJob, least: int, quota: DailyQuota
+    ) -> pb.OpenJobReply:
+        require_networks(self._own.party)
+        found = await asyncio.to_thread(net_scorable, self._own, job, self._tools.store, least)
+        table = found.rows.table
+        alignment = await self._alignment(job, table.ids, least)
+        reply = await self._opening(request, job, table, alignment)
+        reply.model_digest = found.network.digest
+        if request.preflight:
+            reply.columns = len(found.network.saved.plan.names)
+            return reply
+        hosted = await self._host.add(request, job, NetPredictionCalls(job, found, alignment, quota))
+        hosted.attendees.expect((job.active,))
+        hosted.state.opened.set_result(reply)
+        return reply
 
     async def _join(
         self, request: pb.OpenJobRequest, job: JobConfig, calls: RegressionCalls, reply: pb.OpenJobReply

@@ -8,12 +8,14 @@ from typing import Protocol
 from common.errors import ColonnadeError
 from common.rpc.pb import job_pb2 as pb
 from common.runtime.config_alone import AloneJob
+from common.runtime.config_net import NetJob
 from common.runtime.config_predict import PredictJob
 from common.runtime.hosting import is_loss
 from party_b.alone import AloneConductor
 from party_b.conductor import RegressionConductor
 from party_b.job_life import JobLife, Tools
 from party_b.jobs import ActiveJob
+from party_b.net_conductor import NetConductor
 from party_b.prediction import PredictionConductor
 from party_b.scoring_desk import ScoringDesk
 
@@ -95,4 +97,6 @@ def _conductor(active: ActiveJob, tools: Tools, desk: ScoringDesk) -> Conductor:
         return PredictionConductor(active, job, tools, desk)
     if isinstance(job, AloneJob):
         return AloneConductor(active, job, tools)
+    if isinstance(job, NetJob):
+        return NetConductor(active, job, tools)
     return RegressionConductor(active, job, tools)

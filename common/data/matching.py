@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from common.data.fitted_columns import FittedCategories, FittedNumber
+from common.data.fitted_columns import FittedCategories
 from common.data.numbers import TEXT, NumberReader
-from common.data.preparation import DEFAULT, ColumnType, Preparation
+from common.data.preparation import DEFAULT, ColumnType, MissingRule, Preparation
 from common.data.preprocess import Preprocessing
 from common.data.reading import TableRequest
 from common.data.source import Source
@@ -16,7 +17,36 @@ from common.data.wording import SHOWN_CASES, counted, quoted
 from common.errors import DataError
 
 
-def request_for_model(fitted: Preprocessing, source: Source, request: TableRequest) -> TableRequest:
+@dataclass(frozen=True, slots=True)
+class ModelColumns:
+    """The columns that a model was trained on.
+
+    Attributes:
+        kinds: Type by column.
+        missing: What happens to a missing value, by column.
+        constant: Columns that were the same in every training row, and are not needed.
+    """
+
+    kinds: Mapping[str, ColumnType]
+    missing: Mapping[str, MissingRule]
+    constant: tuple[str, ...] = ()
+
+    @classmethod
+    def of_preprocessing(cls, fitted: Preprocessing) -> ModelColumns:
+        """Return the columns of a linear model."""
+        kinds: dict[str, ColumnType] = {
+            one.name: "categorical" if isinstance(one, FittedCategories) else "numeric"
+            for one in fitted.columns
+        }
+        return cls(kinds, {one.name: one.missing for one in fitted.columns}, tuple(fitted.constant))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns that new rows must have."""
+        return tuple(self.kinds)
+
+
+def request_for_model(fitted: ModelColumns, source: Source, request: TableRequest) -> TableRequest:
     """Return the request for rows that a model is to score, with the types and rules of its training.
 
     Raises:
@@ -24,8 +54,7 @@ def request_for_model(fitted: Preprocessing, source: Source, request: TableReque
             further ones are listed with them.
     """
     missing = [name for name in fitted.names if name not in source.columns]
-    present = [column for column in fitted.columns if column.name in source.columns]
-    numeric = [column.name for column in present if isinstance(column, FittedNumber)]
+    numeric = [name for name in fitted.names if name in source.columns and fitted.kinds[name] == "numeric"]
     retyped = _text_columns(source, numeric, request.preparation)
     if missing or retyped:
         found = {
@@ -40,15 +69,12 @@ def request_for_model(fitted: Preprocessing, source: Source, request: TableReque
             ),
             advice="columns are matched by name; rename or add them",
         )
-    kinds: dict[str, ColumnType] = {DEFAULT: "numeric"}
-    for column in fitted.columns:
-        kinds[column.name] = "categorical" if isinstance(column, FittedCategories) else "numeric"
-    rules = {column.name: column.missing for column in fitted.columns}
-    preparation = replace(request.preparation, types=kinds, missing=rules)
+    kinds: dict[str, ColumnType] = {DEFAULT: "numeric", **fitted.kinds}
+    preparation = replace(request.preparation, types=kinds, missing=dict(fitted.missing))
     return replace(request, features=fitted.names, preparation=preparation, label=None)
 
 
-def extra_columns(fitted: Preprocessing, source: Source, request: TableRequest) -> list[str]:
+def extra_columns(fitted: ModelColumns, source: Source, request: TableRequest) -> list[str]:
     """Return a note on columns that the model does not know and that are therefore not read."""
     extra = _extra(fitted, source, request)
     if not extra:
@@ -57,7 +83,7 @@ def extra_columns(fitted: Preprocessing, source: Source, request: TableRequest) 
     return [f"{count} not known to the model and not read: {quoted(extra, SHOWN_CASES)}"]
 
 
-def _extra(fitted: Preprocessing, source: Source, request: TableRequest) -> list[str]:
+def _extra(fitted: ModelColumns, source: Source, request: TableRequest) -> list[str]:
     known = {*fitted.names, *fitted.constant, request.id_rule.column}
     if request.label is not None:
         known.add(request.label.name)

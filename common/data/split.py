@@ -43,6 +43,16 @@ def split_rows(rows: int, test_fraction: float, seed: int) -> tuple[Ints, Ints]:
     return np.sort(order[tests:]), np.sort(order[:tests])
 
 
+def hold_out(rows: Ints, fraction: float, purpose: str, seed: int) -> tuple[Ints, Ints]:
+    """Return the rows that stay and those that are held out, each in the order in which they came.
+
+    The round(fraction · n) rows that come first in the hash order of this purpose are held out, never all.
+    """
+    held = min(round(fraction * len(rows)), max(0, len(rows) - 1))
+    order = _hash_order(len(rows), purpose, seed)
+    return rows[np.sort(order[held:])], rows[np.sort(order[:held])]
+
+
 class BatchSchedule:
     """Which training rows belong to which round: the same batches in every epoch.
 

@@ -21,6 +21,7 @@ from common.data.preparation import (
 )
 from common.data.source import AUTO, CsvFile, Declared, LibsvmFile, ParquetFiles, SqlQuery
 from common.data.sql_source import SQLITE, has_driver_name, sqlite_path
+from common.nets.fields import FieldSettings, NumericRule
 from common.runtime.config_errors import FilePath, Section, below_file, require
 from common.runtime.yaml_source import Problem
 
@@ -130,6 +131,7 @@ class CategoriesConfig(Section):
 
 Types: TypeAlias = ColumnType | dict[str, ColumnType]
 Missing: TypeAlias = MissingRule | dict[str, MissingRule]
+Numbers: TypeAlias = NumericRule | dict[str, NumericRule]
 
 
 class DatasetConfig(Section):
@@ -144,6 +146,8 @@ class DatasetConfig(Section):
     missing_labels: Literal["error", "drop"] = "error"
     scale: Literal["job"] | Scale = "job"
     categories: CategoriesConfig = CategoriesConfig()
+    numbers: Literal["job"] | Numbers = "job"
+    separators: dict[str, Annotated[str, Field(min_length=1)]] = Field(default={})
 
     @model_validator(mode="after")
     def _features_once(self) -> Self:
@@ -178,4 +182,12 @@ class DatasetConfig(Section):
             scale=None if self.scale == "job" else self.scale,
             min_frequency=self.categories.min_frequency,
             max_categories=self.categories.max_categories,
+        )
+
+    def field_settings(self, numbers: NumericRule, bins: int, hash_buckets: int) -> FieldSettings:
+        """Return how networks take the columns; the arguments are the job's words where we say nothing."""
+        own = self.numbers if isinstance(self.numbers, dict) else {}
+        rest = numbers if self.numbers == "job" or isinstance(self.numbers, dict) else self.numbers
+        return FieldSettings(
+            numeric={DEFAULT: rest, **own}, bins=bins, hash_buckets=hash_buckets, separators=self.separators
         )

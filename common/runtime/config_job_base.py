@@ -51,6 +51,11 @@ class JobBase(Section):
         """Whether the job goes on from what is on the disks after a party was lost and came back."""
         return False
 
+    @property
+    def scorers(self) -> tuple[str, ...]:
+        """Who scores new rows together with the active party; nobody where the model is its alone."""
+        return self.passive
+
     def role_of(self, party: str) -> Role | None:
         """Return the role that the job gives to a party, None when it names it nowhere."""
         if party == self.active:

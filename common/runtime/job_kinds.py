@@ -13,31 +13,41 @@ from common.errors import RemoteProtocolError
 from common.runtime.config_alone import AloneJob
 from common.runtime.config_errors import problems_of, validated
 from common.runtime.config_job import MAX_JOB_BYTES, JobConfig
+from common.runtime.config_net import NetJob
 from common.runtime.config_predict import PredictJob
 from common.runtime.yaml_source import Document, read_document
 
-Job: TypeAlias = JobConfig | PredictJob | AloneJob
+Job: TypeAlias = JobConfig | PredictJob | AloneJob | NetJob
 
-_REGRESSION, _PREDICT, _ALONE = "regression", "predict", "local"
+_REGRESSION, _PREDICT, _ALONE, _NET = "regression", "predict", "local", "network"
+_NETS = ("splitnn", "jpl", "fpd")
 
 
 def _kind(value: object) -> str:
-    algorithm = value.get("algorithm") if isinstance(value, Mapping) else getattr(value, "algorithm", None)
+    algorithm, model = _key(value, "algorithm"), _key(value, "model")
+    if algorithm in _NETS or (algorithm == _ALONE and _key(model, "kind") == _NET):
+        return _NET
     # An unknown or absent algorithm is told about by the kind that lists most of them.
     return algorithm if algorithm in (_PREDICT, _ALONE) else _REGRESSION
 
 
+def _key(value: object, name: str) -> object:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
 # A job of a LOCAL.yaml: its parties' state is new, so that no model is there to predict with.
 AnyTraining: TypeAlias = Annotated[
-    Annotated[JobConfig, Tag(_REGRESSION)] | Annotated[AloneJob, Tag(_ALONE)], Discriminator(_kind)
+    Annotated[JobConfig, Tag(_REGRESSION)] | Annotated[AloneJob, Tag(_ALONE)] | Annotated[NetJob, Tag(_NET)],
+    Discriminator(_kind),
 ]
 
 
-def kind_of(values: object) -> type[JobConfig] | type[PredictJob] | type[AloneJob]:
+def kind_of(values: object) -> type[Job]:
     """Return the kind of job that a mapping of settings is meant to be."""
-    kinds: dict[str, type[JobConfig] | type[PredictJob] | type[AloneJob]] = {
+    kinds: dict[str, type[Job]] = {
         _PREDICT: PredictJob,
         _ALONE: AloneJob,
+        _NET: NetJob,
     }
     return kinds.get(_kind(values), JobConfig)
 

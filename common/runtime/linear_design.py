@@ -32,6 +32,7 @@ from common.runtime.config_alone import AloneJob, TrainingJob
 from common.runtime.config_data import DatasetConfig
 from common.runtime.config_job import JobConfig
 from common.runtime.config_job_base import JobBase
+from common.runtime.config_net import NetJob
 from common.runtime.config_party import PartyConfig
 from common.types import Floats, Ints
 
@@ -85,7 +86,7 @@ class LinearDesign:
         return loss.curvature * top + float(self.penalties.max(initial=0.0))
 
 
-def read_dataset(own: PartyConfig, job: TrainingJob) -> Table:
+def read_dataset(own: PartyConfig, job: TrainingJob | NetJob) -> Table:
     """Read the data set that a job names, as this party's own file declares it.
 
     Raises:

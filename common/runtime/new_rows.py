@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
 from common.data.columns import CategoricalColumn
 from common.data.label_column import positive_labels
 from common.data.libsvm_source import LibsvmSource
-from common.data.matching import extra_columns, request_for_model
+from common.data.matching import ModelColumns, extra_columns, request_for_model
 from common.data.preparation import Preparation
 from common.data.reading import Label, TableRequest, open_source, read_table
 from common.data.table import Table
@@ -17,8 +18,27 @@ from common.data.wording import counted
 from common.errors import DataError, Refused
 from common.runtime.config_job_base import JobBase
 from common.runtime.config_party import PartyConfig
-from common.runtime.saved_model import SavedModel
 from common.types import Floats
+
+
+class Trained(Protocol):
+    """What has to be known of a model to read rows for it."""
+
+    @property
+    def columns(self) -> ModelColumns:
+        """The columns that it was trained on."""
+
+    @property
+    def keeps_sparse(self) -> bool:
+        """Whether it takes sparse columns as they are."""
+
+    @property
+    def label(self) -> str | None:
+        """The column that is predicted; only at the active party."""
+
+    @property
+    def positive(self) -> str | None:
+        """Text of the label that counts as +1, where it is a text."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +57,7 @@ class NewRows:
     notes: tuple[str, ...]
 
 
-def read_new_rows(own: PartyConfig, job: JobBase, model: SavedModel) -> NewRows:
+def read_new_rows(own: PartyConfig, job: JobBase, model: Trained) -> NewRows:
     """Read the data set that a job names with the columns of a model.
 
     Raises:
@@ -48,24 +68,25 @@ def read_new_rows(own: PartyConfig, job: JobBase, model: SavedModel) -> NewRows:
     if dataset is None:
         raise Refused(f"{own.party} has no data set called {job.data.dataset!r}")
     source = open_source(dataset.source.declared())
-    label = Label(model.label, positive=model.positive) if model.label in source.columns else None
+    name = model.label
+    label = Label(name, positive=model.positive) if name is not None and name in source.columns else None
     declared = TableRequest(
         job.data.dataset, dataset.id_rule(), dataset.features, dataset.preparation(), label
     )
     if isinstance(source, LibsvmSource):
         return _sparse_rows(source, declared, model, label)
-    request = request_for_model(model.preprocessing, source, declared)
+    request = request_for_model(model.columns, source, declared)
     if label is not None:
         request = _with_label(request, label)
     table = read_table(source, request)
-    notes = (*table.intake.sentences(), *extra_columns(model.preprocessing, source, declared))
+    notes = (*table.intake.sentences(), *extra_columns(model.columns, source, declared))
     if label is None:
         return NewRows(table, None, notes)
     return NewRows(table.without(label.name), _labels(table, label), notes)
 
 
 def _sparse_rows(
-    source: LibsvmSource, declared: TableRequest, model: SavedModel, label: Label | None
+    source: LibsvmSource, declared: TableRequest, model: Trained, label: Label | None
 ) -> NewRows:
     """Read rows whose columns have numbers for names; a column of the model that they lack is zero."""
     wanted = None if label is None else replace(label, missing="keep")
@@ -73,9 +94,9 @@ def _sparse_rows(
     labels = None if wanted is None else _labels(table, wanted)
     table = table.select(())
     notes = table.intake.sentences()
-    if model.preprocessing.sparse is None and table.sparse is not None:
+    if not model.keeps_sparse and table.sparse is not None:
         # Trained by an algorithm that takes every number of a column.
-        numbers = np.array(sorted(map(_number, model.preprocessing.names)), dtype=np.int64)
+        numbers = np.array(sorted(map(_number, model.columns.names)), dtype=np.int64)
         new = len(np.setdiff1d(table.sparse.numbers, numbers))
         if new:
             notes.append(f"{counted(new, 'sparse column')} of {table.width:,} not in the model")

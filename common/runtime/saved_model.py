@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from common.data.matching import ModelColumns
 from common.data.preprocess import Preprocessing
 from common.data.table import Table
 from common.errors import DataError, UnknownJob
@@ -74,6 +75,16 @@ class SavedModel:
     positive: str | None = None
     notes: tuple[str, ...] = ()
     parts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def keeps_sparse(self) -> bool:
+        """Whether it takes sparse columns as they are."""
+        return self.preprocessing.sparse is not None
+
+    @property
+    def columns(self) -> ModelColumns:
+        """The columns of this party that the model was trained on."""
+        return ModelColumns.of_preprocessing(self.preprocessing)
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON values; numbers survive exactly."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -18,10 +19,16 @@ class Stopwatch:
     def __init__(self) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
 
-    async def thread(self, what: str, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do the work in a thread, so that other jobs go on meanwhile, and count its seconds."""
+    @contextmanager
+    def counted(self, what: str) -> Iterator[None]:
+        """Count the seconds of a block."""
         start_s = time.monotonic()
         try:
-            return await asyncio.to_thread(work, *args, **kwargs)
+            yield
         finally:
             self.seconds[what] += time.monotonic() - start_s
+
+    async def thread(self, what: str, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do the work in a thread, so that other jobs go on meanwhile, and count its seconds."""
+        with self.counted(what):
+            return await asyncio.to_thread(work, *args, **kwargs)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from common.data.matching import extra_columns, request_for_model
+from common.data.matching import ModelColumns, extra_columns, request_for_model
 from common.data.numbers import MARKERS
 from common.data.preprocess import Preprocessing
 from common.data.reading import Label, TableRequest, open_source, read_table
@@ -105,10 +105,10 @@ def test_a_category_never_seen_in_training_is_predicted_and_counted() -> None:
     document = json.loads(json.dumps(Preprocessing.fit(training, "standardize").to_json()))
     fitted = Preprocessing.from_json(document)
     source = open_source(CsvFile(FOLDER / "a_categorical_unseen.csv"))
-    request = request_for_model(fitted, source, TableRequest("new"))
+    request = request_for_model(ModelColumns.of_preprocessing(fitted), source, TableRequest("new"))
     new = read_table(source, request)
     prepared = fitted.apply(new)
-    assert extra_columns(fitted, source, request) == []
+    assert extra_columns(ModelColumns.of_preprocessing(fitted), source, request) == []
     assert prepared.matrix.shape == (60, 9)
     assert prepared.notes == (
         "column city: 30 rows of 60 with a category that no training row had, "

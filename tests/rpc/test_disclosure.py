@@ -86,6 +86,8 @@ def test_every_message_in_the_files_declares_what_it_discloses() -> None:
 def test_what_is_per_row_in_the_clear_is_known_by_name() -> None:
     """A new message of this kind is a decision about privacy, not a detail: it has to be added here."""
     allowed = {"PartialScores", "ArtifactChunk", "CommonPositions", "CommonRows", "ScoreRowsRequest"}
+    # Split networks: representations one way, gradients that tell labels the other way.
+    allowed |= {"Representations", "EpochTurn"}
     # Between a party and its own operator.
     allowed |= {"ScoreIdsRequest", "ScoreIdsReply"}
     found = {

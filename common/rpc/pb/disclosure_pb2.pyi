@@ -57,6 +57,10 @@ class Disclosure(_message.Message):
         """a party's part of the model, or of a search direction"""
         SOLVER: Disclosure._Kind.ValueType  # 13
         """scalars that a solver needs of all parties"""
+        REPRESENTATIONS: Disclosure._Kind.ValueType  # 16
+        """h of one party's rows: what its network makes of its columns"""
+        CUT_GRADIENTS: Disclosure._Kind.ValueType  # 17
+        """dL/dh of one party's representation"""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: Disclosure.Kind.ValueType  # 0
@@ -85,6 +89,10 @@ class Disclosure(_message.Message):
     """a party's part of the model, or of a search direction"""
     SOLVER: Disclosure.Kind.ValueType  # 13
     """scalars that a solver needs of all parties"""
+    REPRESENTATIONS: Disclosure.Kind.ValueType  # 16
+    """h of one party's rows: what its network makes of its columns"""
+    CUT_GRADIENTS: Disclosure.Kind.ValueType  # 17
+    """dL/dh of one party's representation"""
 
     class _Granularity:
         ValueType = _typing.NewType("ValueType", _builtins.int)

@@ -8,6 +8,7 @@ from common.rpc.pb import he_gram_pb2 as vfl_dot_v1_dot_he__gram__pb2
 from common.rpc.pb import he_linear_pb2 as vfl_dot_v1_dot_he__linear__pb2
 from common.rpc.pb import job_pb2 as vfl_dot_v1_dot_job__pb2
 from common.rpc.pb import predict_pb2 as vfl_dot_v1_dot_predict__pb2
+from common.rpc.pb import splitnn_pb2 as vfl_dot_v1_dot_splitnn__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -142,6 +143,26 @@ class PassivePartyStub:
                 '/vfl.v1.PassiveParty/ScoreRows',
                 request_serializer=vfl_dot_v1_dot_predict__pb2.ScoreRowsRequest.SerializeToString,
                 response_deserializer=vfl_dot_v1_dot_he__linear__pb2.PartialScores.FromString,
+                _registered_method=True)
+        self.BuildNetwork = channel.unary_unary(
+                '/vfl.v1.PassiveParty/BuildNetwork',
+                request_serializer=vfl_dot_v1_dot_splitnn__pb2.BuildNetworkRequest.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_splitnn__pb2.NetworkBuilt.FromString,
+                _registered_method=True)
+        self.TrainEpoch = channel.stream_stream(
+                '/vfl.v1.PassiveParty/TrainEpoch',
+                request_serializer=vfl_dot_v1_dot_splitnn__pb2.EpochTurn.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_splitnn__pb2.Representations.FromString,
+                _registered_method=True)
+        self.SendRepresentations = channel.unary_stream(
+                '/vfl.v1.PassiveParty/SendRepresentations',
+                request_serializer=vfl_dot_v1_dot_splitnn__pb2.RepresentationsRequest.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_splitnn__pb2.Representations.FromString,
+                _registered_method=True)
+        self.RepresentRows = channel.unary_stream(
+                '/vfl.v1.PassiveParty/RepresentRows',
+                request_serializer=vfl_dot_v1_dot_splitnn__pb2.RepresentRowsRequest.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_splitnn__pb2.Representations.FromString,
                 _registered_method=True)
 
 
@@ -279,6 +300,31 @@ class PassivePartyServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BuildNetwork(self, request, context):
+        """splitnn.proto
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TrainEpoch(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SendRepresentations(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RepresentRows(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PassivePartyServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -386,6 +432,26 @@ def add_PassivePartyServicer_to_server(servicer, server):
                     servicer.ScoreRows,
                     request_deserializer=vfl_dot_v1_dot_predict__pb2.ScoreRowsRequest.FromString,
                     response_serializer=vfl_dot_v1_dot_he__linear__pb2.PartialScores.SerializeToString,
+            ),
+            'BuildNetwork': grpc.unary_unary_rpc_method_handler(
+                    servicer.BuildNetwork,
+                    request_deserializer=vfl_dot_v1_dot_splitnn__pb2.BuildNetworkRequest.FromString,
+                    response_serializer=vfl_dot_v1_dot_splitnn__pb2.NetworkBuilt.SerializeToString,
+            ),
+            'TrainEpoch': grpc.stream_stream_rpc_method_handler(
+                    servicer.TrainEpoch,
+                    request_deserializer=vfl_dot_v1_dot_splitnn__pb2.EpochTurn.FromString,
+                    response_serializer=vfl_dot_v1_dot_splitnn__pb2.Representations.SerializeToString,
+            ),
+            'SendRepresentations': grpc.unary_stream_rpc_method_handler(
+                    servicer.SendRepresentations,
+                    request_deserializer=vfl_dot_v1_dot_splitnn__pb2.RepresentationsRequest.FromString,
+                    response_serializer=vfl_dot_v1_dot_splitnn__pb2.Representations.SerializeToString,
+            ),
+            'RepresentRows': grpc.unary_stream_rpc_method_handler(
+                    servicer.RepresentRows,
+                    request_deserializer=vfl_dot_v1_dot_splitnn__pb2.RepresentRowsRequest.FromString,
+                    response_serializer=vfl_dot_v1_dot_splitnn__pb2.Representations.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -955,6 +1021,114 @@ class PassiveParty:
             '/vfl.v1.PassiveParty/ScoreRows',
             vfl_dot_v1_dot_predict__pb2.ScoreRowsRequest.SerializeToString,
             vfl_dot_v1_dot_he__linear__pb2.PartialScores.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BuildNetwork(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vfl.v1.PassiveParty/BuildNetwork',
+            vfl_dot_v1_dot_splitnn__pb2.BuildNetworkRequest.SerializeToString,
+            vfl_dot_v1_dot_splitnn__pb2.NetworkBuilt.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TrainEpoch(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/vfl.v1.PassiveParty/TrainEpoch',
+            vfl_dot_v1_dot_splitnn__pb2.EpochTurn.SerializeToString,
+            vfl_dot_v1_dot_splitnn__pb2.Representations.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SendRepresentations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/vfl.v1.PassiveParty/SendRepresentations',
+            vfl_dot_v1_dot_splitnn__pb2.RepresentationsRequest.SerializeToString,
+            vfl_dot_v1_dot_splitnn__pb2.Representations.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RepresentRows(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/vfl.v1.PassiveParty/RepresentRows',
+            vfl_dot_v1_dot_splitnn__pb2.RepresentRowsRequest.SerializeToString,
+            vfl_dot_v1_dot_splitnn__pb2.Representations.FromString,
             options,
             channel_credentials,
             insecure,

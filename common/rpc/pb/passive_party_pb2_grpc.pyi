@@ -10,6 +10,7 @@ from common.rpc.pb import he_gram_pb2 as _he_gram_pb2
 from common.rpc.pb import he_linear_pb2 as _he_linear_pb2
 from common.rpc.pb import job_pb2 as _job_pb2
 from common.rpc.pb import predict_pb2 as _predict_pb2
+from common.rpc.pb import splitnn_pb2 as _splitnn_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -61,6 +62,11 @@ class PassivePartyStub:
     ApplyDirections: _grpc.StreamUnaryMultiCallable[_he_gram_pb2.Direction, _he_gram_pb2.DirectionsApplied]
     ScoreRows: _grpc.UnaryStreamMultiCallable[_predict_pb2.ScoreRowsRequest, _he_linear_pb2.PartialScores]
     """predict.proto"""
+    BuildNetwork: _grpc.UnaryUnaryMultiCallable[_splitnn_pb2.BuildNetworkRequest, _splitnn_pb2.NetworkBuilt]
+    """splitnn.proto"""
+    TrainEpoch: _grpc.StreamStreamMultiCallable[_splitnn_pb2.EpochTurn, _splitnn_pb2.Representations]
+    SendRepresentations: _grpc.UnaryStreamMultiCallable[_splitnn_pb2.RepresentationsRequest, _splitnn_pb2.Representations]
+    RepresentRows: _grpc.UnaryStreamMultiCallable[_splitnn_pb2.RepresentRowsRequest, _splitnn_pb2.Representations]
 
 @_typing.type_check_only
 class PassivePartyAsyncStub(PassivePartyStub):
@@ -91,6 +97,11 @@ class PassivePartyAsyncStub(PassivePartyStub):
     ApplyDirections: _aio.StreamUnaryMultiCallable[_he_gram_pb2.Direction, _he_gram_pb2.DirectionsApplied]  # type: ignore[assignment]
     ScoreRows: _aio.UnaryStreamMultiCallable[_predict_pb2.ScoreRowsRequest, _he_linear_pb2.PartialScores]  # type: ignore[assignment]
     """predict.proto"""
+    BuildNetwork: _aio.UnaryUnaryMultiCallable[_splitnn_pb2.BuildNetworkRequest, _splitnn_pb2.NetworkBuilt]  # type: ignore[assignment]
+    """splitnn.proto"""
+    TrainEpoch: _aio.StreamStreamMultiCallable[_splitnn_pb2.EpochTurn, _splitnn_pb2.Representations]  # type: ignore[assignment]
+    SendRepresentations: _aio.UnaryStreamMultiCallable[_splitnn_pb2.RepresentationsRequest, _splitnn_pb2.Representations]  # type: ignore[assignment]
+    RepresentRows: _aio.UnaryStreamMultiCallable[_splitnn_pb2.RepresentRowsRequest, _splitnn_pb2.Representations]  # type: ignore[assignment]
 
 class PassivePartyServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -244,5 +255,34 @@ class PassivePartyServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_he_linear_pb2.PartialScores], _abc.AsyncIterator[_he_linear_pb2.PartialScores]]:
         """predict.proto"""
+
+    @_abc_1.abstractmethod
+    def BuildNetwork(
+        self,
+        request: _splitnn_pb2.BuildNetworkRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_splitnn_pb2.NetworkBuilt, _abc.Awaitable[_splitnn_pb2.NetworkBuilt]]:
+        """splitnn.proto"""
+
+    @_abc_1.abstractmethod
+    def TrainEpoch(
+        self,
+        request_iterator: _MaybeAsyncIterator[_splitnn_pb2.EpochTurn],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_splitnn_pb2.Representations], _abc.AsyncIterator[_splitnn_pb2.Representations]]: ...
+
+    @_abc_1.abstractmethod
+    def SendRepresentations(
+        self,
+        request: _splitnn_pb2.RepresentationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_splitnn_pb2.Representations], _abc.AsyncIterator[_splitnn_pb2.Representations]]: ...
+
+    @_abc_1.abstractmethod
+    def RepresentRows(
+        self,
+        request: _splitnn_pb2.RepresentRowsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_splitnn_pb2.Representations], _abc.AsyncIterator[_splitnn_pb2.Representations]]: ...
 
 def add_PassivePartyServicer_to_server(servicer: PassivePartyServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

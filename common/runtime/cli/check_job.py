@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from common.data.ids import rule_differences
 from common.errors import ColonnadeError, ConfigError
+from common.glm.labels import signed_labels
+from common.nets.available import require_torch
+from common.nets.fields import FieldPlan
 from common.rpc.channels import Deadline, open_channel
 from common.rpc.diagnose import Finding
 from common.rpc.greeting import check_greeting, make_greeting
@@ -17,6 +20,7 @@ from common.rpc.pb.passive_party_pb2_grpc import PassivePartyStub
 from common.rpc.wiretap import Wiretap
 from common.runtime.config_alone import AloneJob, TrainingJob
 from common.runtime.config_job import JobConfig
+from common.runtime.config_net import NetJob
 from common.runtime.config_party import PartyConfig
 from common.runtime.config_predict import PredictJob
 from common.runtime.job_kinds import Job
@@ -28,12 +32,13 @@ from common.runtime.linear_design import (
     prove_plan,
     read_dataset,
 )
+from common.runtime.net_design import field_settings
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
     own: PartyConfig
-    job: JobConfig
+    job: JobConfig | NetJob
     columns: int
 
 
@@ -51,6 +56,10 @@ async def check_job(own: PartyConfig, job: Job) -> AsyncIterator[tuple[str, Find
         known = job.data.dataset in own.datasets
         detail = f"{own.party} has {'a' if known else 'no'} data set called {job.data.dataset!r}"
         yield own.party, Finding("job data", known, detail, "declare it under `datasets`")
+        return
+    if isinstance(job, NetJob):
+        async for told in _check_networks(own, job):
+            yield told
         return
     try:
         design = _own_part(own, job)
@@ -73,6 +82,29 @@ async def check_job(own: PartyConfig, job: Job) -> AsyncIterator[tuple[str, Find
             columns[peer] = count
     if len(columns) == len(job.passive) + 1:
         yield own.party, _plan(design, job, columns)
+
+
+async def _check_networks(own: PartyConfig, job: NetJob) -> AsyncIterator[tuple[str, Finding]]:
+    """Yield whether networks can be trained here, on our rows, and what each peer would answer."""
+    try:
+        require_torch()
+        table = read_dataset(own, job)
+        features = table
+        if own.role == "active":
+            signed_labels(table.column(job.data.label), job.data.label)
+            features = table.without(job.data.label)
+        plan = FieldPlan.fit(features, field_settings(own, job))
+    except ColonnadeError as exc:
+        yield own.party, _failed("job data", exc)
+        return
+    layout = plan.layout
+    detail = f"up to {table.rows} rows, {len(plan.fields)} fields, {layout.table_rows:,} embeddings"
+    yield own.party, Finding("job data", True, detail)
+    if own.role == "active":
+        for peer in job.passive:
+            findings, _ = await _answer(_Asked(own, job, len(plan.fields)), peer)
+            for found in findings:
+                yield peer, found
 
 
 def _own_part(own: PartyConfig, job: TrainingJob) -> LinearDesign:

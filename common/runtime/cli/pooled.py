@@ -79,6 +79,8 @@ def _designs(config: LocalConfig) -> tuple[dict[str, LinearDesign], Floats]:
     """Return every party's columns, the active party's last, and the labels."""
     job = config.job
     parties = {party.party: _as_party(party) for party in config.parties}
+    if not isinstance(job, JobConfig):
+        raise ConfigError("only encrypted regression is compared with pooled training here")
     tables = {name: read_dataset(parties[name], job) for name in (*job.passive, job.active)}
     common = set[str].intersection(*(set(table.ids) for table in tables.values()))
     tables = {name: _aligned(table, common) for name, table in tables.items()}

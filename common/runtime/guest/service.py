@@ -33,6 +33,7 @@ from common.runtime.hosting import HostedJob, JobHost
 from common.runtime.job_kinds import Job
 from common.runtime.linear_design import alignment_key, id_rule
 from common.runtime.saved_model import MODEL_FILE
+from common.runtime.saved_network import is_network
 from common.runtime.state import STATUS_FILE, JobStore
 from common.runtime.unfinished import Ending, closing_reply, ending_record
 
@@ -125,6 +126,8 @@ class GuestServicer(AlignServicer):
                 f"{job.active}, and none is left today",
                 advice="Wait for tomorrow (UTC), or ask for a higher policy.prediction.rows_per_day.",
             )
+        if is_network(self._tools.store, job.model):
+            return await self._open_network_prediction(request, job, agreed.min_rows, quota)
         found = await asyncio.to_thread(scorable, own, job, self._tools.store, agreed.min_rows)
         table = found.rows.table
         alignment = await self._alignment(job, table.ids, agreed.min_rows)
@@ -137,6 +140,16 @@ class GuestServicer(AlignServicer):
         hosted.attendees.expect((job.active,))
         hosted.state.opened.set_result(reply)
         return reply
+
+    async def _open_network_prediction(
+        self, request: pb.OpenJobRequest, job: PredictJob, least: int, quota: DailyQuota
+    ) -> pb.OpenJobReply:
+        """Open a prediction with a network; the party's own package knows how.
+
+        Raises:
+            Refused: This party has no part in scoring with networks.
+        """
+        raise Refused(f"{self._own.party} does not score with networks")
 
     async def _alignment(self, job: JobBase, ids: tuple[str, ...], least_common: int) -> AlignmentCalls:
         own = OwnIds(
