@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, Strict, model_validator
 
 from common.nets.fields import NumericRule
+from common.nets.recipe import Patience
 from common.nets.shape import Schedule
 from common.runtime.config_errors import Name, Section, require
 from common.runtime.config_job import JobData, Seed
@@ -22,7 +23,7 @@ from common.types import Role
 Listed = Strict(False)
 Widths = Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], Field(max_length=8), Listed]
 Fraction = Annotated[float, Field(gt=0, le=1)]
-Method = Literal["local", "local_twice", "fpd", "fpd_twice", "jpl", "jpl_without_a", "splitnn"]
+Method = Literal["local", "local_twice", "fpd", "fpd_twice", "jpl_without_a", "jpl", "splitnn"]
 
 # What a reader of the job file may write under another section than ours; there it means the same.
 _HOMES: Mapping[str, frozenset[str]] = {
@@ -30,6 +31,15 @@ _HOMES: Mapping[str, frozenset[str]] = {
     "privacy": frozenset({"protect", "epsilon", "power", "noise", "clip", "attacks"}),
 }
 _LABEL_DP = re.compile(r"label_dp\s*\(\s*(?:ε|eps|epsilon)?\s*=?\s*([0-9.]+(?:e-?[0-9]+)?)\s*\)")
+_COMPARED: tuple[Method, ...] = (
+    "local",
+    "local_twice",
+    "fpd",
+    "fpd_twice",
+    "jpl_without_a",
+    "jpl",
+    "splitnn",
+)
 _MOST_RUNS = 200
 _ADAM_STEP = 1e-3
 
@@ -66,6 +76,7 @@ class NetTrain(Section):
     batch_size: int = Field(default=512, ge=2, le=65_536)
     epochs: int = Field(default=20, ge=1, le=10_000)
     patience: int | None = Field(default=3, ge=1)
+    stop: Literal["auc", "log_loss"] = "auc"
     learning_rate: Literal["auto"] | Annotated[float, Field(gt=0)] = "auto"
     schedule: Schedule = "constant"
     embedding_l2: float = Field(default=0.03, ge=0)
@@ -117,14 +128,7 @@ class NetCompare(Section):
     """
 
     seeds: int = Field(default=5, ge=2, le=50)
-    algorithms: Annotated[tuple[Method, ...], Listed] = (
-        "local",
-        "local_twice",
-        "fpd",
-        "jpl",
-        "jpl_without_a",
-        "splitnn",
-    )
+    algorithms: Annotated[tuple[Method, ...], Listed] = _COMPARED
     ablation: bool = False
     overlap: Annotated[tuple[Fraction, ...], Listed] = ()
 
@@ -218,6 +222,8 @@ class NetJob(JobBase):
             yield Problem(("data", "intercept"), "must be true: networks always have one")
         if not self.data.standardize:
             yield Problem(("data", "standardize"), "must be true: model.numbers says how numbers enter")
+        if self.algorithm != "splitnn" and self.data.validation_fraction == 0:
+            yield Problem(("data", "validation_fraction"), "must be above 0: these rows say when to stop")
         if len(self.runs) > _MOST_RUNS:
             yield Problem(("compare",), f"asks for {len(self.runs)} runs; {_MOST_RUNS} are the most")
 
@@ -230,6 +236,17 @@ class NetJob(JobBase):
         overlaps = (1.0, *sorted({part for part in self.compare.overlap if part < 1.0}, reverse=True))
         pairs = [(first + at, part) for part in overlaps for at in range(self.compare.seeds)]
         return tuple(Run(number, seed, part) for number, (seed, part) in enumerate(pairs))
+
+    @property
+    def resumes(self) -> bool:
+        """Every epoch is kept, and so is every model that was trained."""
+        return True
+
+    @property
+    def patience(self) -> Patience:
+        """How long a network trains."""
+        train = self.train
+        return Patience(train.batch_size, train.epochs, train.patience or train.epochs, train.stop)
 
     @property
     def scorers(self) -> tuple[str, ...]:
