@@ -10,6 +10,8 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Protocol
 
+import numpy as np
+
 from common.crypto.cipher import Cipher
 from common.data.table import Table
 from common.errors import ColonnadeError, RemoteProtocolError
@@ -23,6 +25,7 @@ from common.runtime.guest.align_calls import AlignmentCalls
 from common.runtime.guest.job_calls import JobCalls
 from common.runtime.linear_design import LinearDesign, cipher_for, loss_of, plain_design, prove_plan
 from common.runtime.linear_solver import passive_solver
+from common.runtime.memory import give_back
 from common.runtime.noise_ahead import NoiseAhead
 from common.runtime.saved_model import SavedModel, saved_loss
 from common.types import Floats, Ints
@@ -58,6 +61,7 @@ class RegressionCalls(JobCalls):
         self.coordinator = coordinator
         self.attendance: asyncio.Future[None] | None = None
         self.applying = asyncio.Lock()
+        self._designing = asyncio.Lock()
         self._party = party
         self._job = job
         self._table = table
@@ -81,15 +85,22 @@ class RegressionCalls(JobCalls):
 
         The largest eigenvalue is told only if the job asks for an automatic step size.
         """
-        if self._design is None:
-            aligned = await self.watch.thread("preparing", self._table.take, rows)
-            self._design = await self.watch.thread("preparing", plain_design, aligned, self._job)
+        async with self._designing:
+            if self._design is None:
+                self._design = await self.watch.thread("preparing", self._designed, rows)
+                # From here on only the design is needed, and the calls that would need more have gone by.
+                self._table = self._table.take(np.zeros(0, dtype=np.int64))
+                self.alignment.done()
+                await asyncio.to_thread(give_back)
         design = self._design
         await self.coordinator.open_job(design.columns)
         reply = he.BuildDesignReply(turn=turn, train_rows=len(design.train), columns=design.columns)
         if self._job.needs_curvature:
             reply.curvature = await self.watch.thread("preparing", design.curvature, loss_of(self._job))
         return reply
+
+    def _designed(self, rows: Ints) -> LinearDesign:
+        return plain_design(self._table.take(rows), self._job)
 
     async def prepare(self, request: he.PrepareRequest) -> he.PrepareReply:
         """Prove the plan, fetch the public key from the coordinator itself, and take the role."""

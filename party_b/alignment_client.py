@@ -111,7 +111,7 @@ class AlignmentClient:
             data += chunk.points
             self._require(len(data) <= count * POINT_BYTES)
         self._require(len(data) == count * POINT_BYTES)
-        return parse_points(bytes(data))
+        return parse_points(data)
 
     def _require(self, holds: bool) -> None:
         if not holds:

@@ -13,7 +13,7 @@ import numpy as np
 
 from common.errors import LocalProtocolError
 from common.glm.metrics import regression_metrics
-from common.glm.ridge import Intercept, fit_ridge, penalties, ridge_objective, with_intercept
+from common.glm.ridge import Intercept, fit_ridge, penalties
 from common.types import Floats, Ints
 
 Metrics: TypeAlias = Mapping[str, float]
@@ -127,16 +127,20 @@ def evaluate_regression(rows: ScoredRows, objective: Objective) -> Evaluation:
     """
     features, labels = rows.features[rows.train], rows.labels[rows.train]
     weights = fit_ridge(features, labels, objective.l2, objective.intercept)
-    local_scores = with_intercept(rows.features, objective.intercept) @ weights
     penalty = penalties(features.shape[1], objective.l2, objective.intercept)
+    own = features.shape[1]
+    local_scores = rows.features @ weights[:own] + weights[own:].sum()
     return Evaluation(
         train=_metrics(rows, rows.scores, rows.train),
         test=_metrics(rows, rows.scores, rows.test) if len(rows.test) else None,
         lift=_lift(rows, local_scores),
-        local_objective=ridge_objective(
-            with_intercept(features, objective.intercept), labels, weights, penalty
-        ),
+        local_objective=_objective(local_scores[rows.train] - labels, weights, penalty),
     )
+
+
+def _objective(residuals: Floats, weights: Floats, penalty: Floats) -> float:
+    """Return the mean form of the objective, as `ridge_objective` does, where scores are known already."""
+    return float(0.5 * (residuals @ residuals) / len(residuals) + 0.5 * (penalty @ weights**2))
 
 
 def predictions_csv(ids: Sequence[str], rows: ScoredRows) -> bytes:

@@ -56,7 +56,7 @@ def blind_points(points: Points, scalar: SecretScalar, executor: Executor, progr
     return _collected(in_order(executor, partial(_multiply_chunk, scalar), chunks), progress)
 
 
-def parse_points(data: bytes) -> Points:
+def parse_points(data: bytes | bytearray) -> Points:
     """Return the points that a peer sent; whether they lie on the curve is checked when they are used.
 
     Raises:
@@ -117,4 +117,4 @@ def _collected(parts: Iterator[bytes], progress: Progress) -> Points:
     for part in parts:
         collected += part
         progress(len(part) // POINT_BYTES)
-    return np.frombuffer(bytes(collected), dtype=f"S{POINT_BYTES}")
+    return np.frombuffer(collected, dtype=f"S{POINT_BYTES}")

@@ -68,9 +68,9 @@ def rows_by_id(source: Located, ids: Sequence[str], rule: IdRule) -> KeptRows:
 
 
 def _settle_duplicates(kept: KeptRows, source: Located, ids: Sequence[str], rule: IdRule) -> None:
-    positions = kept.positions().tolist()
-    if len({ids[position] for position in positions}) == len(positions):
+    if _all_differ(ids, kept.positions()):
         return
+    positions = kept.positions().tolist()
     if rule.duplicates == "last":
         positions.reverse()
     seen: dict[str, int] = {}
@@ -85,6 +85,13 @@ def _settle_duplicates(kept: KeptRows, source: Located, ids: Sequence[str], rule
     if rule.duplicates == "error":
         raise _duplicates(source, rule, pairs, int(again.sum()))
     kept.drop(again, f"with a duplicate id, of which the {rule.duplicates} row was kept")
+
+
+def _all_differ(ids: Sequence[str], positions: Ints) -> bool:
+    """Tell whether ids differ for sure: their hashes do, which take an eighth of the memory of a set."""
+    hashes = np.fromiter((hash(ids[position]) for position in positions), np.int64, len(positions))
+    hashes.sort()
+    return not (hashes[1:] == hashes[:-1]).any()
 
 
 def _duplicates(source: Located, rule: IdRule, pairs: list[tuple[int, int]], count: int) -> DataError:

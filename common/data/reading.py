@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from common.data.cells import id_texts
 from common.data.columns import CategoricalColumn, CategoryReader, Column, NumericColumn, frozen
@@ -116,6 +117,8 @@ def read_table(source: AnySource, request: TableRequest) -> Table:
         raise DataError(f"{source.label} has no rows", where=source.label, advice="export it again")
     kept = rows_by_id(source, ids, request.id_rule)
     columns = {name: _finished(reader) for name, reader in readers.items()}
+    # Arrow keeps what its batches took for the next ones, and there are none.
+    pa.default_memory_pool().release_unused()
     notes = [*source.notes, *_settle_label(source, request.label, columns)]
     missing = {name: column.missing for name, column in columns.items()}
     for name in (name for name in names if request.missing_of(name) == "drop"):

@@ -18,6 +18,9 @@ from common.types import Floats, Ints
 # "free" is not penalised. An intercept is a column of ones, after the features.
 Intercept: TypeAlias = Literal["none", "free", "penalized"]
 
+# Rows that are worked on at a time: some megabytes.
+_BLOCK_ROWS = 1 << 14
+
 
 class Descent(NamedTuple):
     """What a gradient descent leaves behind.
@@ -63,11 +66,16 @@ def fit_ridge(X: Floats, y: Floats, l2: float, intercept: Intercept) -> Floats:
     Returns:
         (d,) or, with an intercept, (d + 1,) with the intercept last.
     """
-    design = with_intercept(X, intercept)
     penalty = penalties(X.shape[1], l2, intercept)
     # min ‖Aw − b‖² with A = [X/√n; diag(√p)] has J's solution, and a squared condition number is avoided.
-    stacked = np.vstack([design / np.sqrt(len(y)), np.diag(np.sqrt(penalty))])
-    target = np.append(y / np.sqrt(len(y)), np.zeros(len(penalty)))
+    # A triangle stands for the rows, so that memory holds a block of them beside X, not a second X.
+    triangle = np.zeros((0, len(penalty) + 1))
+    for start in range(0, len(y), _BLOCK_ROWS):
+        rows = slice(start, start + _BLOCK_ROWS)
+        block = np.column_stack([with_intercept(X[rows], intercept), y[rows]]) / np.sqrt(len(y))
+        triangle = np.asarray(np.linalg.qr(np.vstack([triangle, block]), mode="r"))
+    stacked = np.vstack([triangle[:, :-1], np.diag(np.sqrt(penalty))])
+    target = np.append(triangle[:, -1], np.zeros(len(penalty)))
     weights = np.linalg.lstsq(stacked, target, rcond=None)[0]
     return _finite(weights)
 

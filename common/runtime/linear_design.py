@@ -34,6 +34,7 @@ from common.runtime.config_job import JobConfig
 from common.runtime.config_job_base import JobBase
 from common.runtime.config_net import NetJob
 from common.runtime.config_party import PartyConfig
+from common.runtime.memory import give_back
 from common.types import Floats, Ints
 
 INTERCEPT = "intercept"
@@ -103,6 +104,7 @@ def read_dataset(own: PartyConfig, job: TrainingJob | NetJob) -> Table:
             f"the policy of {own.party} asks for {own.policy.min_rows} rows at least; "
             f"the data set has {table.rows}"
         )
+    give_back()
     return table if job.takes_sparse_columns else table.dense()
 
 

@@ -103,7 +103,7 @@ class AlignmentCalls:
             data += chunk.points
             if len(data) > total * POINT_BYTES:
                 break
-        points = parse_points(bytes(data))
+        points = parse_points(data)
         if len(points) != total:
             raise RemoteProtocolError(f"{total} blinded ids were announced, and another number came")
         step = partial(role.blind_other, owner, points)
@@ -139,6 +139,11 @@ class AlignmentCalls:
         await asyncio.to_thread(self._cache.keep, self._own.key, alignment)
         self._alignment = alignment
         return pb.CommonRowsSet(turn=first.turn, rows=len(rows))
+
+    def done(self) -> None:
+        """Drop the blinded sets; the common rows are on the disk, and nothing more is asked about them."""
+        if self._alignment is not None:
+            self._role = None
 
     async def describe(self, turn: Turn) -> pb.IdProfile:
         """Say what the own ids without a partner look like, in coarse classes.
