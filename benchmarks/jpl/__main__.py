@@ -33,7 +33,7 @@ from common.nets.recipe import Recipe
 from common.nets.shape import Optimisation
 
 _TUNING_SEEDS = (1001, 1002)
-_GRID = tuple(product((1e-3, 3e-3), (1e-3, 1e-2, 3e-2)))
+_GRID = tuple(product((1e-3,), (1e-3, 1e-2, 3e-2)))
 _SECRET = 20_260
 
 

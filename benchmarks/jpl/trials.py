@@ -4,6 +4,7 @@ beside."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 from benchmarks.jpl.data import Case, Source, load, split
 from common.nets import baselines
 from common.nets.attacks import GradientAttacks, LabelLeak
-from common.nets.comparison import Trial, evaluate
+from common.nets.comparison import Trial, run_trial
 from common.nets.fields import FieldSettings
 from common.nets.lift import Outcome
 from common.nets.pooled import Half
@@ -88,7 +89,8 @@ def run_seed(
     trial = Trial(seed, overlap, data, case.test, settings, plan.patience)
     tested = scores_of(case.labels[case.test], taught.logits[case.test])
     outcomes = [Outcome(SPLITNN, seed, overlap, tested)]
-    outcomes += [evaluate(trial, name, recipe) for name, recipe in recipes.items()]
+    with ThreadPoolExecutor(1) as executor:
+        outcomes += run_trial(trial, recipes, executor)
     return Result(tuple(outcomes), leak)
 
 

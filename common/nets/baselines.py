@@ -19,12 +19,15 @@ _NOTHING = {
 
 def local() -> Recipe:
     """Return B by itself: its features, all its labelled rows, one network."""
-    return Recipe("own", Terms(**_NOTHING))
+    return Recipe("own", Terms(**_NOTHING, labels_own_shared=1.0, teacher_own=0.0))
 
 
-def fpd(teacher: float = 1.0, labels_shared: float = 1.0) -> Recipe:
-    """Return plain distillation: B's network also follows the teacher's soft labels on overlapped rows."""
-    return Recipe("own", Terms(**_NOTHING | {"labels_own_shared": labels_shared, "teacher_own": teacher}))
+def fpd(teacher: float = 1.0, labels_shared: float = 0.25) -> Recipe:
+    """Return plain distillation: B's network also follows the teacher's soft labels on overlapped rows.
+
+    Its labels have the weight that JPL gives them, so that the two differ by what JPL adds.
+    """
+    return Recipe("own", Terms(**_NOTHING, labels_own_shared=labels_shared, teacher_own=teacher))
 
 
 def jpl(terms: Terms | None = None) -> Recipe:
@@ -33,10 +36,18 @@ def jpl(terms: Terms | None = None) -> Recipe:
 
 
 def jpl_without_a(recipe: Recipe) -> Recipe:
-    """Return the same student with nothing from the teacher: what its two heads are worth by themselves."""
-    return replace(
-        recipe, terms=replace(recipe.terms, teacher_own=0.0, teacher=0.0, contrast=0.0, similarity=0.0)
+    """Return the same student with nothing from the teacher, its labels at full weight: what two heads are
+    worth."""
+    terms = replace(
+        recipe.terms,
+        teacher_own=0.0,
+        teacher=0.0,
+        contrast=0.0,
+        similarity=0.0,
+        labels_own_shared=max(1.0, recipe.terms.labels_own_shared),
+        labels_shared=max(1.0, recipe.terms.labels_shared),
     )
+    return replace(recipe, terms=terms)
 
 
 def twice(recipe: Recipe) -> Recipe:

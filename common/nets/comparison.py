@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 
 from common.nets import baselines
 from common.nets.lift import Outcome
-from common.nets.recipe import Patience, Recipe, Terms
+from common.nets.recipe import PAPER, Patience, Recipe, Terms
 from common.nets.scores import scores_of
 from common.nets.shape import NetSettings
 from common.nets.student import Student, StudentRows
@@ -47,6 +47,7 @@ def methods(jpl: Recipe | None = None, fpd: Recipe | None = None) -> dict[str, R
         "fpd_twice": baselines.twice(distilled),
         "jpl_without_a": baselines.jpl_without_a(student),
         "jpl": student,
+        "jpl_paper": baselines.jpl(PAPER),
     }
 
 
@@ -62,13 +63,29 @@ def run_trial(trial: Trial, recipes: Mapping[str, Recipe], executor: Executor) -
     Raises:
         ConfigError, DataError, NumericError: As `Student.train` does.
     """
-    pending = {name: executor.submit(evaluate, trial, name, recipe) for name, recipe in recipes.items()}
-    return [pending[name].result() for name in recipes]
+    alike: dict[Recipe, dict[str, Recipe]] = {}
+    for name, recipe in recipes.items():
+        alike.setdefault(replace(recipe, members=1), {})[name] = recipe
+    pending = [executor.submit(evaluate, trial, group) for group in alike.values()]
+    outcomes = {one.method: one for job in pending for one in job.result()}
+    return [outcomes[name] for name in recipes]
 
 
-def evaluate(trial: Trial, method: str, recipe: Recipe) -> Outcome:
-    """Train one student and score it on the test rows; in a worker, with one thread."""
+def evaluate(trial: Trial, recipes: Mapping[str, Recipe]) -> list[Outcome]:
+    """Train one student and score it on the test rows; in a worker, with one thread.
+
+    Args:
+        trial: The rows.
+        recipes: By name; they differ in the number of members alone, so the first of the largest are the
+            others.
+    """
     use_threads(1)
-    student, _ = Student.train(trial.data, trial.settings, recipe, trial.patience)
-    logits = student.logits(trial.data.rows.take(trial.test))
-    return Outcome(method, trial.seed, trial.overlap, scores_of(trial.data.labels[trial.test], logits))
+    largest = max(recipes.values(), key=lambda recipe: recipe.members)
+    student, _ = Student.train(trial.data, trial.settings, largest, trial.patience)
+    rows, labels = trial.data.rows.take(trial.test), trial.data.labels[trial.test]
+    return [
+        Outcome(
+            name, trial.seed, trial.overlap, scores_of(labels, student.first(recipe.members).logits(rows))
+        )
+        for name, recipe in recipes.items()
+    ]

@@ -35,11 +35,6 @@ def contrast(imitation: torch.Tensor, teacher: torch.Tensor, temperature: float)
     return functional.cross_entropy(similarities, torch.arange(len(imitation), device=imitation.device))
 
 
-def regression(imitation: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
-    """Return the mean squared distance on the sphere: (1/b)·Σ_i (2 − 2·cos(h̃_A,i , h_A,i))."""
-    return (2.0 - 2.0 * (_directions(imitation) * _directions(teacher)).sum(dim=1)).mean()
-
-
 def label_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Return the mean cross-entropy −(1/b)·Σ y·ln σ(z) + (1 − y)·ln(1 − σ(z))."""
     return functional.binary_cross_entropy_with_logits(logits, labels)

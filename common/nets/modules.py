@@ -57,7 +57,7 @@ class Draws:
         if self._share == 0.0:
             return units
         keep = 1.0 - self._share
-        mask = torch.empty(units.shape).bernoulli_(keep, generator=self.generator).div_(keep)
+        mask = torch.rand(units.shape, generator=self.generator).lt_(keep).div_(keep)
         return units * mask.to(units.device)
 
 

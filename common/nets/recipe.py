@@ -18,6 +18,11 @@ _MOST_MEMBERS = 32
 class Terms:
     """Weights of the loss terms (common/nets/jpl.py has the formulas); 0 switches a term off.
 
+    The defaults differ from the paper where validation rows of two sets agreed: the B head follows the
+        teacher too, and
+    0/1 labels of overlapped rows count a quarter beside its soft ones (docs/semi-federated.md). `PAPER` has
+    the paper's.
+
     Attributes:
         labels_own: Cross-entropy of the B head on rows that only B has.
         labels_own_shared: The same on overlapped rows.
@@ -32,10 +37,10 @@ class Terms:
     """
 
     labels_own: float = 1.0
-    labels_own_shared: float = 1.0
-    teacher_own: float = 0.0
+    labels_own_shared: float = 0.25
+    teacher_own: float = 1.0
     labels: float = 1.0
-    labels_shared: float = 1.0
+    labels_shared: float = 0.25
     teacher: float = 1.0
     contrast: float = 0.1
     similarity: float = 0.1
@@ -59,6 +64,9 @@ class Terms:
     def from_teacher(self) -> bool:
         """Whether a term looks at what A handed over."""
         return any((self.teacher_own, self.teacher, self.contrast, self.similarity))
+
+
+PAPER = Terms(labels_own_shared=1.0, teacher_own=0.0, labels_shared=1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,17 @@ class Student:
             members.append(course_of.run(member, course, watch))
         return cls(data.layout, settings, recipe, members), course
 
+    def first(self, members: int) -> Student:
+        """Return the student of its first members: what a recipe with so many would have trained.
+
+        Raises:
+            LocalProtocolError: It has not so many.
+        """
+        if not 1 <= members <= len(self._members):
+            raise LocalProtocolError("a student has not so many members")
+        recipe = replace(self._recipe, members=members)
+        return Student(self._layout, self._settings, recipe, self._members[:members])
+
     def logits(self, rows: EncodedRows) -> Floats:
         """Return scores (n,); the mean over members."""
         total = np.zeros(len(rows))

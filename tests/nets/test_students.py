@@ -83,13 +83,13 @@ def test_a_prediction_of_one_row_equals_that_row_of_a_batch() -> None:
     assert ((whole > 0) & (whole < 1)).all()
 
 
-def test_two_members_are_the_mean_of_two_students() -> None:
-    both, first = trained(baselines.twice(baselines.local())), trained(baselines.local())
-    second = Student.train(
-        rows(None), replace(SETTINGS, seed=SETTINGS.seed), replace(baselines.local(), members=2), SHORT
-    )[0]
-    assert not np.allclose(both.logits(DATA.b), first.logits(DATA.b))
-    assert second.logits(DATA.b).shape == both.logits(DATA.b).shape
+def test_two_members_average_two_students_of_which_the_first_is_the_single_one() -> None:
+    both, single = trained(baselines.twice(baselines.local())), trained(baselines.local())
+    first = both.first(1)
+    np.testing.assert_array_equal(first.logits(DATA.b), single.logits(DATA.b))
+    assert not np.allclose(both.logits(DATA.b), single.logits(DATA.b))
+    with pytest.raises(LocalProtocolError):
+        both.first(3)
 
 
 def test_distillation_from_a_knowing_teacher_beats_b_alone() -> None:
