@@ -35,20 +35,20 @@ def leak(protection: Protection, epochs: int = 3) -> LabelLeak:
 
 def test_bare_gradients_tell_the_labels() -> None:
     found = leak(NoProtection())
-    assert found.norm > 0.8
+    assert found.norm > 0.72
     assert found.direction > 0.95
     assert found.batches == 24
 
 
 def test_max_norm_hides_norms() -> None:
     found = leak(MaxNorm(5))
-    assert found.norm < 0.7
-    assert found.direction < 0.85
+    assert found.norm < 0.64
+    assert found.direction < 0.9
 
 
 def test_marvell_hides_norm_and_direction_the_better_the_more_noise() -> None:
     weak, strong = leak(Marvell(0.2, 5)), leak(Marvell(8.0, 5))
-    assert strong.norm < 0.62
+    assert strong.norm < 0.64
     assert strong.direction < 0.7
     assert strong.direction < weak.direction
 
