@@ -46,15 +46,17 @@ def print_leaks(
         table.add_column(column, justify="left" if column == "protection" else "right")
     for column in ("splitnn", "fpd", "jpl", "jpl − local"):
         table.add_column(column, justify="right")
+    bare = [one for result in next(iter(results.values())) for one in result.outcomes]
+    local = [one for one in bare if one.method == "local"]
     for label, seeds in results.items():
         leaks = [
             np.nanmean([getattr(one.leak, key) for one in seeds])
             for key in ("norm", "direction", "over_epochs")
         ]
-        outcomes = [one for result in seeds for one in result.outcomes]
+        outcomes = [one for result in seeds for one in result.outcomes if one.method != "local"]
         aucs = [mean_auc(outcomes, name, overlap) for name in (SPLITNN, "fpd", "jpl")]
         cells = [f"{one:.3f}" for one in leaks] + [f"{one:.4f}" for one in aucs]
-        table.add_row(label, *cells, _difference(paired(outcomes, "jpl", "local", overlap)))
+        table.add_row(label, *cells, _difference(paired([*outcomes, *local], "jpl", "local", overlap)))
     console.print(table)
 
 

@@ -52,15 +52,15 @@ class HashedField:
         """
         if not isinstance(column, CategoricalColumn):
             raise DataError(f"column {self.name!r} was categorical in training and holds numbers now")
-        # The last entry is what a missing category, code -1, points at.
-        table = np.full((len(column.categories) + 1, self.values), -1, dtype=np.int32)
-        table[-1, 0] = MISSING_INDEX
-        for at, text in enumerate(column.categories):
-            parts = self.parts(text)
+        # Only categories of these rows: a single row of a large table must not cost the table's vocabulary.
+        used, places = np.unique(column.codes, return_inverse=True)
+        table = np.full((len(used), self.values), -1, dtype=np.int32)
+        for at, code in enumerate(used.tolist()):
+            parts = self.parts(column.categories[code]) if code >= 0 else []
             table[at, : len(parts)] = [bucket(self.name, part, self.buckets) for part in parts]
             if not parts:
                 table[at, 0] = MISSING_INDEX
-        return table[column.codes]
+        return table[places]
 
     def parts(self, text: str) -> list[str]:
         """Return the distinct values of a cell that count, in the cell's order."""

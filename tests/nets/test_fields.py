@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 
+from common.data.columns import CategoricalColumn
 from common.errors import ConfigError, DataError
 from common.nets.field_kinds import bucket
 from common.nets.fields import FieldPlan, FieldSettings
@@ -187,3 +188,18 @@ def test_settings_out_of_range_are_config_errors(settings: dict[str, object]) ->
 def test_settings_for_a_column_of_another_type_are_config_errors(settings: FieldSettings) -> None:
     with pytest.raises(ConfigError):
         FieldPlan.fit(table({"c": categories(["a"]), "x": numbers([1.0])}), settings)
+
+
+class Unasked(str):
+    """A category that nobody may look at."""
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        raise AssertionError
+
+
+def test_a_row_costs_its_own_categories_and_not_the_vocabulary_of_its_table() -> None:
+    column = CategoricalColumn(("a", Unasked("b"), "c"), np.array([2, 0, -1, 0], dtype=np.int32))
+    plan = FieldPlan.fit(table({"x": categories(["a", "c"])}), FieldSettings())
+    rows = plan.encode(table({"x": column})).indices[:, 0].tolist()
+    size = plan.layout.sizes[0]
+    assert rows == [bucket("x", "c", size), bucket("x", "a", size), 0, bucket("x", "a", size)]
