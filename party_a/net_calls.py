@@ -14,6 +14,8 @@ from common.errors import LocalProtocolError, RemoteProtocolError
 from common.nets.batches import epoch_batches
 from common.nets.protect import Singles
 from common.rpc.pb import splitnn_pb2 as pb
+from common.rpc.wiretap import Traffic
+from common.runtime.checkpoint import TRAINED, Checkpoint
 from common.runtime.config_net import NetJob, Run
 from common.runtime.config_party import PartyConfig
 from common.runtime.epoch_store import EpochStore, party_secret
@@ -22,6 +24,8 @@ from common.runtime.guest.job_calls import JobCalls
 from common.runtime.net_design import NetDesign, Parts, encoded, field_settings, parts_of
 from common.runtime.net_halves import Half, new_bottom, release_of, restored_bottom
 from common.runtime.saved_network import SavedNetwork, keep_network, missing_rules
+from common.runtime.state import JobStore
+from common.runtime.unfinished import Spent
 from common.runtime.wire_numbers import WireReader, WireRows
 from common.types import Ints
 from party_a.splitnn import PassiveSplit
@@ -31,9 +35,21 @@ T = TypeVar("T")
 
 Sent = tuple[int, Singles]
 
-# Which epoch each run ended with, and what model.json will say if the job finishes.
-_SETTLED_FILE = "settled.json"
-_DRAFT_FILE = "network.json"
+# Which epoch each run ended with, and what the job has cost so far.
+_SETTLED, _SPENT = "settled", "spent"
+
+# Returns what the job's messages have cost in this attempt.
+Traffics = Callable[[], Traffic]
+
+
+@dataclass(frozen=True, slots=True)
+class NetTools:
+    """What a job with a split network uses at this party."""
+
+    own: PartyConfig
+    store: JobStore
+    job_id: str
+    traffic: Traffics
 
 
 @dataclass(slots=True, eq=False)
@@ -58,17 +74,18 @@ class _Built:
 class NetCalls(JobCalls):
     """The state of one job with a split network at one passive party."""
 
-    def __init__(
-        self, own: PartyConfig, job: NetJob, table: Table, alignment: AlignmentCalls, epochs: EpochStore
-    ) -> None:
+    def __init__(self, job: NetJob, table: Table, alignment: AlignmentCalls, tools: NetTools) -> None:
         super().__init__(alignment)
-        self._own = own
+        self._tools = tools
+        self._checkpoint = Checkpoint.of(tools.store, tools.job_id)
+        self.before = Spent.from_json(self._checkpoint.kept(_SPENT))
         self._job = job
         self._table = table
-        self._epochs = epochs
+        self._epochs = EpochStore(self._checkpoint)
         self._form = WireRows(job.model.bottom[-1], job.train.wire)
         self._built: _Built | None = None
-        self._settled = _settled(epochs)
+        settled = self._checkpoint.kept(_SETTLED) or {}
+        self._settled = {int(run): int(epoch) for run, epoch in settled.items()}
         self._turn = asyncio.Lock()
         # One thread, always the same: torch keeps helpers for every thread that calls it.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="splitnn")
@@ -145,13 +162,12 @@ class NetCalls(JobCalls):
             RemoteProtocolError: The job is said to have finished after another epoch than the one whose
                 representations were sent.
         """
-        if self._settled.get(0) != rounds:
+        kept = self._checkpoint.kept(TRAINED)
+        if kept is None or kept["rounds"] != rounds:
             raise RemoteProtocolError(
                 f"the job finished after epoch {rounds}, whose representations were not sent"
             )
-        document: dict[str, object] = self._epochs.store.read_json(job_id, _DRAFT_FILE)
-        for run in self._job.runs:
-            self._epochs.forget(run.number)
+        document: dict[str, object] = kept["model"]
         return document
 
     def notes(self) -> list[str]:
@@ -166,7 +182,9 @@ class NetCalls(JobCalls):
     def _build(self, rows: Ints, run: Run) -> _Built:
         table = self._table.take(rows)
         parts = parts_of(table.rows, self._job.data, run)
-        return _Built(run, table, parts, encoded(table, parts.training, field_settings(self._own, self._job)))
+        return _Built(
+            run, table, parts, encoded(table, parts.training, field_settings(self._tools.own, self._job))
+        )
 
     def _begin(self, built: _Built, epoch: int) -> PassiveSplit:
         """Stand before an epoch: go on, or go back to the end of the one before it."""
@@ -191,13 +209,14 @@ class NetCalls(JobCalls):
         return PassiveSplit(network, built.parts.fit, int(self._job.train.pipeline), epoch)
 
     def _half(self, built: _Built) -> Half:
-        return Half(self._job, built.run, built.design, party_secret(self._own.state))
+        return Half(self._job, built.run, built.design, party_secret(self._tools.own.state))
 
     def _finish(self, built: _Built, role: PassiveSplit, keep: tuple[int, ...]) -> Sent:
         """Keep the epoch on the disk, and only then make what is sent of it."""
         role.finish()
         run = built.run.number
         self._epochs.keep(run, role.epoch, role.network.to_bytes())
+        self._checkpoint.keep(_SPENT, self.spent(self._tools.traffic()).to_json())
         self._epochs.forget(run, but=(*keep, role.epoch - 1, role.epoch))
         return role.batches, role.represent(built.parts.validation)
 
@@ -207,7 +226,7 @@ class NetCalls(JobCalls):
         Raises:
             RemoteProtocolError: It is another epoch than before, or one that is not kept.
         """
-        run, store, job_id = built.run.number, self._epochs.store, self._epochs.job_id
+        run = built.run.number
         if self._settled.get(run, epoch) != epoch:
             raise RemoteProtocolError("the run ended with another epoch")
         if built.role is None or built.role.epoch != epoch:
@@ -219,16 +238,16 @@ class NetCalls(JobCalls):
         if run == 0:
             self._keep_model(built, built.role)
         settled = {**self._settled, run: epoch}
-        store.write_json(job_id, _SETTLED_FILE, {str(one): at for one, at in settled.items()})
+        self._checkpoint.keep(_SETTLED, {str(one): at for one, at in settled.items()})
         self._settled = settled
         self._epochs.forget(run, but=(epoch,))
 
     def _keep_model(self, built: _Built, role: PassiveSplit) -> None:
-        store, job_id, plan = self._epochs.store, self._epochs.job_id, built.design.plan
+        store, job_id, plan = self._tools.store, self._tools.job_id, built.design.plan
         saved = SavedNetwork(
             job_id=job_id,
             job=self._job.job,
-            party=self._own.party,
+            party=self._tools.own.party,
             algorithm=self._job.algorithm,
             part="passive half",
             active=self._job.active,
@@ -237,10 +256,12 @@ class NetCalls(JobCalls):
             plan=plan,
             missing=missing_rules(built.table, plan),
             network_sha256=keep_network(store, job_id, role.network.weights_to_bytes()),
+            width=self._form.width,
             release=release_of(self._half(built)),
             notes=tuple(built.table.intake.sentences()),
         )
-        store.write_json(job_id, _DRAFT_FILE, saved.to_json())
+        spent = self.spent(self._tools.traffic()).to_json()
+        self._checkpoint.keep(TRAINED, {"rounds": role.epoch, "spent": spent, "model": saved.to_json()})
 
     def _represent(self, built: _Built, rows: Ints) -> Singles:
         if built.role is None:
@@ -277,13 +298,6 @@ class NetCalls(JobCalls):
             return await asyncio.get_running_loop().run_in_executor(
                 self._thread, partial(step, *args, **kwargs)
             )
-
-
-def _settled(epochs: EpochStore) -> dict[int, int]:
-    if not epochs.store.has(epochs.job_id, _SETTLED_FILE):
-        return {}
-    document = epochs.store.read_json(epochs.job_id, _SETTLED_FILE)
-    return {int(run): int(epoch) for run, epoch in document.items()}
 
 
 def _forward_all(role: PassiveSplit) -> list[Sent]:

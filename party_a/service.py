@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Executor
+from functools import partial
 
 from common.errors import ColonnadeError, UnknownJob
 from common.rpc.identity import Context
@@ -20,7 +21,6 @@ from common.runtime.config_net import NetJob
 from common.runtime.config_party import PartyConfig
 from common.runtime.config_predict import PredictJob
 from common.runtime.coordinator_client import CoordinatorClient
-from common.runtime.epoch_store import EpochStore
 from common.runtime.guest.quota import DailyQuota
 from common.runtime.guest.service import GuestServicer, GuestTools, Hosted
 from common.runtime.hosting import is_loss
@@ -32,7 +32,7 @@ from common.runtime.unfinished import Ending
 from party_a.he_gram_calls import GramCalls
 from party_a.he_gram_service import GramServicer, first_of
 from party_a.he_linear_calls import LinearCalls
-from party_a.net_calls import NetCalls
+from party_a.net_calls import NetCalls, NetTools
 from party_a.net_predict_calls import NetPredictionCalls, net_scorable
 from party_a.regression_calls import RegressionCalls
 from party_a.splitnn_service import SplitServicer
@@ -103,7 +103,9 @@ class _Servicer(GuestServicer, GramServicer, SplitServicer):
         if request.preflight:
             reply.columns = len(table.features)
             return reply
-        calls = NetCalls(own, job, table, alignment, EpochStore(store, request.turn.job_id))
+        job_id = request.turn.job_id
+        tools = NetTools(own, store, job_id, partial(self._tools.wiretap.totals, job_id))
+        calls = NetCalls(job, table, alignment, tools)
         hosted = await self._host.add(request, job, calls)
         hosted.attendees.expect((job.active,))
         calls.opened.set_result(reply)

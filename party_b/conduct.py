@@ -11,11 +11,13 @@ from common.runtime.config_alone import AloneJob
 from common.runtime.config_net import NetJob
 from common.runtime.config_predict import PredictJob
 from common.runtime.hosting import is_loss
+from common.runtime.saved_network import is_network
 from party_b.alone import AloneConductor
 from party_b.conductor import RegressionConductor
 from party_b.job_life import JobLife, Tools
 from party_b.jobs import ActiveJob
 from party_b.net_conductor import NetConductor
+from party_b.net_prediction import NetPredictionConductor
 from party_b.prediction import PredictionConductor
 from party_b.scoring_desk import ScoringDesk
 
@@ -94,7 +96,8 @@ async def _attempt(conductor: Conductor, lives: list[JobLife], active: ActiveJob
 def _conductor(active: ActiveJob, tools: Tools, desk: ScoringDesk) -> Conductor:
     job = active.config
     if isinstance(job, PredictJob):
-        return PredictionConductor(active, job, tools, desk)
+        kind = NetPredictionConductor if is_network(tools.store, job.model) else PredictionConductor
+        return kind(active, job, tools, desk)
     if isinstance(job, AloneJob):
         return AloneConductor(active, job, tools)
     if isinstance(job, NetJob):

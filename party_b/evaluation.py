@@ -73,6 +73,7 @@ class Lift:
         gain: `measure` of B alone minus the federation's; above 0 when the federation helps.
         half_width: Half of the 95 % interval of `gain`, from the row-by-row differences; NaN for one row.
         measure: Which of the metrics `gain` is about; the smaller the better.
+        others: Metrics of further methods on the same rows, by name.
     """
 
     partition: Partition
@@ -82,12 +83,14 @@ class Lift:
     gain: float
     half_width: float
     measure: Literal["mse", "log_loss"] = "mse"
+    others: Mapping[str, Metrics] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, object]:
         """Return the `lift` of report.json."""
         return {
             "local": {self.partition: dict(self.local)},
             "federated": {self.partition: dict(self.federated)},
+            **{name: {self.partition: dict(metrics)} for name, metrics in self.others.items()},
             f"{self.measure}_gain": self.gain,
             f"{self.measure}_gain_half_width_95": self.half_width,
         }

@@ -1,133 +1,126 @@
 """Conducts jobs with networks from their opening to their report (protos/vfl/v1/job.proto, splitnn.proto).
 
-Stage 1 trains split networks with A. In jpl and fpd A is then released, and stage 2 trains what is B's alone.
+Stage 1 trains split networks with A. Then A is released: it keeps its own network, and may go. Stage 2 trains
+what is B's alone, and asks nobody. After a loss the job goes on with whatever is not on B's disk yet.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 
-from common.runtime.config_net import NetJob, Run
-from common.runtime.epoch_store import EpochStore, party_secret
+from common.data.table import Table
+from common.errors import JobError
+from common.rpc.pb import job_pb2 as pb
+from common.runtime.checkpoint import Checkpoint
+from common.runtime.config_net import NetJob
+from common.runtime.epoch_store import EpochStore
 from common.runtime.linear_design import read_dataset
-from common.runtime.net_halves import Half, require_networks
+from common.runtime.net_halves import require_networks
 from common.runtime.saved_model import MODEL_FILE
-from party_b.alignment import Aligned
-from party_b.job_life import JobLife, Opened, OwnRows, Tools, turn_of
+from party_b.job_life import JobLife, Tools, turn_of
 from party_b.jobs import ActiveJob
 from party_b.net_client import NetClient
-from party_b.net_outcome import NetOutcome, own_part, write_net_artifacts
+from party_b.net_outcome import NetOutcome, active_half, student_model, write_net_artifacts
 from party_b.net_rows import ActiveRows, active_rows
-from party_b.net_teacher import Taught, TeacherShelf
-from party_b.net_training import RunRows, SplitTraining, fetched
+from party_b.net_stage_one import StageOne, StageOneConductor, kept_stage_one
+from party_b.net_students import StageTwo
+from party_b.net_teacher import TeacherShelf
 
-
-@dataclass(slots=True, eq=False)
-class _Taught:
-    """What stage 1 leaves."""
-
-    rows: ActiveRows
-    opened: Opened
-    aligned: Aligned
-    columns: dict[str, int] = field(default_factory=dict)
+_RELEASED, _ROWS = "released", "rows"
 
 
 class NetConductor:
-    """Conducts a job with networks."""
+    """Conducts a job with networks, in one attempt."""
 
     def __init__(self, active: ActiveJob, job: NetJob, tools: Tools) -> None:
         self._active = active
         self._job = job
         self._tools = tools
+        self._checkpoint = Checkpoint.of(tools.store, active.job_id)
+        self._epochs = EpochStore(self._checkpoint)
+        self._shelf = TeacherShelf(self._epochs)
+        # Whoever was released is not asked, waited for or missed any more.
+        asked = () if self._checkpoint.kept(_RELEASED) is not None else job.passive
         arguments = (tools.own, job, turn_of(active), tools.wiretap)
-        self._clients = [NetClient(name, *arguments) for name in job.passive]
+        self._clients = [NetClient(name, *arguments) for name in asked]
         self.life = JobLife(active, tools, self._clients)
-        self._epochs = EpochStore(tools.store, active.job_id)
-        self._shelf = TeacherShelf(tools.store, active.job_id)
-        self._done = 0
 
     async def run(self) -> None:
         """Stage 1 with A, then stage 2 without, then the report."""
-        require_networks(self._tools.own.party)
-        taught = await self.life.while_present(self._stage_one())
-        outcome = NetOutcome(self._active.job_id, self._job, taught.rows, taught.opened.rows, taught.aligned)
-        outcome.columns = {**taught.columns, self._job.active: len(taught.rows.table.features)}
-        if self._clients:
+        own, job = self._tools.own, self._job
+        require_networks(own.party)
+        table = await asyncio.to_thread(read_dataset, own, job)
+        await asyncio.to_thread(self._require_same_rows, table)
+        rows, found = await self._stage_one(table)
+        outcome = NetOutcome(self._active.job_id, job, rows, found)
+        if job.passive:
+            outcome.teachers = [await asyncio.to_thread(self._shelf.load, run) for run in job.runs]
             await self._release(outcome)
-        outcome.teachers = [self._shelf.load(run) for run in self._job.runs] if self._clients else []
+        stage_two = StageTwo(self._active, job, rows, self._tools, self.life)
+        with self.life.timed("students"):
+            outcome.students = await stage_two.run(outcome.teachers)
+        with self.life.timed("evaluating"):
+            await self._active.enter("evaluating", "measuring the models")
+            if not job.scorers:
+                model = await asyncio.to_thread(student_model, outcome, self._tools.store)
+                self._tools.store.write_json(self._active.job_id, MODEL_FILE, model.to_json())
         outcome.seconds, outcome.computing = self.life.seconds, self.life.watch.seconds
-        outcome.own_traffic = self.life.traffic()
+        # What is counted for a job without anybody else went to our own operator.
+        outcome.own_traffic = self.life.traffic() if job.passive else (0, 0)
+        outcome.losses = tuple(self._active.losses)
         await asyncio.to_thread(write_net_artifacts, outcome, self._tools.store)
 
-    async def _stage_one(self) -> _Taught:
+    async def _stage_one(self, table: Table) -> tuple[ActiveRows, StageOne]:
         own, job = self._tools.own, self._job
-        with self.life.timed("opening"):
-            await self._active.enter("opening", f"opening the job with {', '.join(job.passive) or 'nobody'}")
-            table = await asyncio.to_thread(read_dataset, own, job)
-            opened = await self.life.open(OwnRows(table.ids, own.policy.least_common))
-        with self.life.timed("aligning"):
-            aligned = await self.life.align(opened)
+        kept = await asyncio.to_thread(kept_stage_one, self._epochs)
+        if kept is None and job.passive:
+            conductor = StageOneConductor(self._active, job, self._tools, self.life, self._clients)
+            return await self.life.while_present(conductor.run(table))
         with self.life.timed("preparing"):
             await self._active.enter("preparing", "encoding rows")
-            common = aligned.alignment.rows if self._clients else np.zeros(0, dtype=np.int64)
+            common = np.zeros(0, dtype=np.int64) if kept is None else kept.common
             rows = await asyncio.to_thread(active_rows, own, job, table, common)
-        taught = _Taught(rows, opened, aligned)
-        if self._clients:
-            with self.life.timed("training"):
-                await self._active.enter("training", f"training {_networks(len(job.runs))} with A")
-                for run in job.runs:
-                    await self._teach(taught, run)
-        return taught
-
-    async def _teach(self, taught: _Taught, run: Run) -> None:
-        """Train one run's split network, and put what it knows on B's disk."""
-        rows, job = taught.rows, self._job
-        half = Half(job, run, rows.design, party_secret(self._tools.own.state))
-        parts = rows.parts(run)
-        training = SplitTraining(
-            RunRows(rows.common, parts, rows.labels, half), self._clients, self._epochs, self.life.watch
-        )
-        role, progress = await training.run(taught.aligned.alignment.alignment_id, self._epoch_done)
-        taught.columns.update(training.columns)
-        if self._shelf.has(run):
-            return
-        number, epoch = run.number, progress.best
-        known = await fetched(self._clients, number, epoch, parts, "training")
-        logits = await self.life.watch.thread("training", role.scores, rows.common[parts.training], known)
-        test_logits = None
-        if len(parts.test) and (job.algorithm == "splitnn" or job.train.measure_teacher):
-            tested = await fetched(self._clients, number, epoch, parts, "test")
-            test_logits = await self.life.watch.thread(
-                "training", role.scores, rows.common[parts.test], tested
-            )
-        rounding = {
-            what: max(one.rounding[what] for one in self._clients) for what in self._clients[0].rounding
-        }
-        weights = role.network.weights_to_bytes() if number == 0 else b""
-        await asyncio.to_thread(
-            self._shelf.keep, run, Taught(progress, known, logits, test_logits, rounding), weights
-        )
-        self._epochs.forget(number)
-
-    async def _epoch_done(self, run: Run, epoch: int, loss: float) -> None:
-        self._done += 1
-        await self._active.round_done(self._done, loss)
+        if kept is None:
+            kept = StageOne({own.party: table.rows}, {own.party: len(rows.table.features)}, common)
+        return rows, kept
 
     async def _release(self, outcome: NetOutcome) -> None:
         """Tell every passive party that its part is done: it keeps its own network, and may go."""
-        with self.life.timed("closing"):
-            keep = partial(self._tools.store.write_json, self._active.job_id, MODEL_FILE)
-            epoch = self._shelf.load(self._job.runs[0]).progress.best
-            model = own_part(outcome, epoch, self._tools.store, self._shelf)
-            keep(model.to_json())
-            outcome.replies = await self.life.close(epoch)
-            parts = {name: reply.model_digest for name, reply in outcome.replies.items()}
-            keep(replace(model, parts=parts).to_json())
+        store, job_id, job = self._tools.store, self._active.job_id, self._job
+        kept = self._checkpoint.kept(_RELEASED)
+        if kept is None:
+            with self.life.timed("closing"):
+                epoch = outcome.teachers[0].progress.best
+                replies = await self.life.close(epoch)
+                traffic = self.life.traffic()
+                kept = {
+                    "replies": {name: reply.SerializeToString().hex() for name, reply in replies.items()},
+                    "traffic": list(traffic),
+                }
+                if job.scorers:
+                    model = await asyncio.to_thread(active_half, outcome, epoch, store, self._shelf)
+                    parts = {name: reply.model_digest for name, reply in replies.items()}
+                    store.write_json(job_id, MODEL_FILE, replace(model, parts=parts).to_json())
+                self._checkpoint.keep(_RELEASED, kept)
+        outcome.replies = {
+            name: pb.CloseJobReply.FromString(bytes.fromhex(reply)) for name, reply in kept["replies"].items()
+        }
 
+    def _require_same_rows(self, table: Table) -> None:
+        """Refuse to go on with a data set that is not the one that the job began with.
 
-def _networks(count: int) -> str:
-    return "a split network" if count == 1 else f"{count} split networks"
+        Raises:
+            JobError: It was changed between two attempts.
+        """
+        digest = table.digest().hex()
+        kept = self._checkpoint.kept(_ROWS)
+        if kept is None:
+            self._checkpoint.keep(_ROWS, digest)
+        elif kept != digest:
+            raise JobError(
+                f"the data set {self._job.data.dataset} is not the one that the job began with",
+                advice="Submit the job again.",
+            )

@@ -8,19 +8,22 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from common.glm.losses import probabilities
-from common.glm.metrics import classification_metrics
 from common.rpc.greeting import package_version
 from common.rpc.pb import job_pb2 as pb
+from common.runtime.checkpoint import Checkpoint
 from common.runtime.config_net import NetJob
-from common.runtime.saved_network import SavedNetwork, keep_network, missing_rules
+from common.runtime.epoch_store import EpochStore
+from common.runtime.saved_network import Part, SavedNetwork, keep_network, missing_rules
 from common.runtime.state import JobStore
 from common.types import Floats, Ints, Role
-from party_b.alignment import Aligned
-from party_b.evaluation import Metrics
-from party_b.net_leaks import net_flows, net_leaks
+from party_b.net_findings import Results, findings_of, lift_of, metrics_of
+from party_b.net_leaks import NetSize, net_flows, net_leaks
 from party_b.net_rows import ActiveRows
+from party_b.net_stage_one import StageOne
+from party_b.net_students import WEIGHTS_FILE, Students
 from party_b.net_teacher import Taught, TeacherShelf
 from party_b.report import RowCounts, RunRecord, Traffic, report_html, report_json
 
@@ -31,40 +34,60 @@ class NetOutcome:
 
     Attributes:
         rows: B's rows.
-        counts: Rows by party, before alignment.
-        columns: Of every party's table.
+        stage_one: What stage 1 said.
         teachers: What each run's split network knows; none for B alone.
+        students: The models of B's alone, by run and method.
         replies: What each passive party said when it was released.
+        losses: Parties that were lost and came back, in words.
     """
 
     job_id: str
     job: NetJob
     rows: ActiveRows
-    counts: Mapping[str, int]
-    aligned: Aligned
-    columns: Mapping[str, int] = field(default_factory=dict)
+    stage_one: StageOne
     teachers: Sequence[Taught] = ()
+    students: Students = field(default_factory=dict)
     replies: Mapping[str, pb.CloseJobReply] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     computing: Mapping[str, float] = field(default_factory=dict)
     own_traffic: tuple[int, int] = (0, 0)
+    losses: tuple[str, ...] = ()
+
+    @property
+    def results(self) -> Results:
+        """Everything that was trained."""
+        return Results(self.rows, self.teachers, self.students)
 
 
-def own_part(outcome: NetOutcome, epoch: int, store: JobStore, shelf: TeacherShelf) -> SavedNetwork:
-    """Return B's part of a split network as model.json keeps it, its weights being beside it."""
+def active_half(outcome: NetOutcome, epoch: int, store: JobStore, shelf: TeacherShelf) -> SavedNetwork:
+    """Return B's half of a split network as model.json keeps it, having written its weights."""
+    weights = shelf.weights(outcome.job.runs[0])
+    return _saved(outcome, "active half", epoch, keep_network(store, outcome.job_id, weights))
+
+
+def student_model(outcome: NetOutcome, store: JobStore) -> SavedNetwork:
+    """Return a model of B's alone as model.json keeps it, having written its weights."""
+    weights = EpochStore(Checkpoint.of(store, outcome.job_id)).read(WEIGHTS_FILE)
+    own = outcome.results.own_student
+    epochs = len(own.losses) if own is not None else 0
+    return _saved(outcome, "student", epochs, keep_network(store, outcome.job_id, weights))
+
+
+def _saved(outcome: NetOutcome, part: Part, rounds: int, digest: str) -> SavedNetwork:
     job, rows = outcome.job, outcome.rows
     return SavedNetwork(
         job_id=outcome.job_id,
         job=job.job,
         party=job.active,
         algorithm=job.algorithm,
-        part="active half",
+        part=part,
         active=job.active,
-        passive=job.passive,
-        rounds=epoch,
+        passive=job.scorers,
+        rounds=rounds,
         plan=rows.design.plan,
         missing=missing_rules(rows.table, rows.design.plan),
-        network_sha256=keep_network(store, outcome.job_id, shelf.weights(job.runs[0])),
+        network_sha256=digest,
+        width=job.model.bottom[-1],
         label=job.data.label,
         positive=job.data.positive,
         notes=tuple(rows.table.intake.sentences()),
@@ -76,48 +99,43 @@ def write_net_artifacts(outcome: NetOutcome, store: JobStore) -> None:
     record = _record(outcome)
     store.write_json(outcome.job_id, "report.json", report_json(record))
     store.write_bytes(outcome.job_id, "report.html", report_html(record).encode())
-    parts = outcome.rows.parts(outcome.job.runs[0])
-    scores = outcome.teachers[0].test_logits
-    if scores is not None:
-        text = _predictions(outcome, outcome.rows.common[parts.test], scores)
-        store.write_bytes(outcome.job_id, "predictions_test.csv", text)
-
-
-def metrics_of(labels: Floats, scores: Floats) -> Metrics:
-    """Return the metrics of scores that are logits."""
-    return classification_metrics(labels, scores, probabilities(scores))
+    _, scores = outcome.results.own_test()
+    if len(scores):
+        chosen = outcome.rows.student(outcome.job.runs[0]).test[: len(scores)]
+        store.write_bytes(outcome.job_id, "predictions_test.csv", _predictions(outcome, chosen, scores))
 
 
 def _record(outcome: NetOutcome) -> RunRecord:
-    job, rows, teacher = outcome.job, outcome.rows, outcome.teachers[0]
-    parts, progress = rows.parts(job.runs[0]), outcome.teachers[0].progress
-    train = metrics_of(rows.labels[rows.common[parts.training]], teacher.logits)
-    test = None
-    if teacher.test_logits is not None:
-        test = metrics_of(rows.labels[rows.common[parts.test]], teacher.test_logits)
+    job, rows, results = outcome.job, outcome.rows, outcome.results
+    findings, losses = findings_of(results), _loss_history(outcome)
+    train_labels, train_scores = results.own_train()
     sent, received = outcome.own_traffic
+    size = _size(outcome)
     return RunRecord(
         settings=json.loads(job.canonical_json()),
         job_id=outcome.job_id,
         version=package_version(),
         parties=roles_of(job),
-        rows=RowCounts(outcome.counts, len(rows.common), len(parts.training), len(parts.test)),
-        rounds=progress.epoch,
-        converged=progress.epoch < job.train.epochs,
-        stopped_because="patience" if progress.epoch < job.train.epochs else "epochs",
-        loss_history=progress.losses,
-        metrics={"train": train, "test": test},
-        lift=None,
+        rows=RowCounts(
+            outcome.stage_one.counts, size.common or rows.table.rows, len(train_labels), size.test
+        ),
+        rounds=len(losses),
+        converged=len(losses) < job.train.epochs,
+        stopped_because=_stopped(job, len(losses)),
+        loss_history=losses,
+        metrics={"train": metrics_of(train_labels, train_scores), "test": metrics_of(*results.own_test())},
+        lift=lift_of(results),
         seconds_total=sum(outcome.seconds.values()),
         seconds_by_phase=outcome.seconds,
         seconds_by_party={job.active: dict(outcome.computing)}
         | {name: dict(reply.seconds) for name, reply in outcome.replies.items()},
         traffic={job.active: Traffic(sent, received)}
         | {name: Traffic(reply.sent_bytes, reply.received_bytes) for name, reply in outcome.replies.items()},
-        leaks=net_leaks(outcome.job, outcome.counts),
+        leaks=net_leaks(job, size, findings),
         models={},
-        notes=[*rows.table.intake.sentences(), rows.label_note],
-        flows=net_flows(outcome.job),
+        notes=_notes(outcome),
+        flows=net_flows(job, size),
+        networks=findings,
         ended_at=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
     )
 
@@ -125,6 +143,48 @@ def _record(outcome: NetOutcome) -> RunRecord:
 def roles_of(job: NetJob) -> dict[str, Role]:
     """Return the role of every party that took part."""
     return {job.active: "active", **dict.fromkeys(job.passive, "passive")}
+
+
+def _size(outcome: NetOutcome) -> NetSize:
+    run, rows = outcome.job.runs[0], outcome.rows
+    parts = rows.parts(run) if len(rows.common) else None
+    _, scores = outcome.results.own_test()
+    return NetSize(
+        counts=outcome.stage_one.counts,
+        columns=outcome.stage_one.columns,
+        common=len(rows.common),
+        trained=0 if parts is None else len(parts.fit),
+        validation=0 if parts is None else len(parts.validation),
+        common_test=0 if parts is None else len(parts.test),
+        test=len(scores),
+        epochs=sum(taught.progress.epoch for taught in outcome.teachers),
+        runs=len(outcome.job.runs),
+        reused=outcome.stage_one.reused,
+    )
+
+
+def _loss_history(outcome: NetOutcome) -> Sequence[float]:
+    """Return the losses of the split network, or of B's own network where there is none."""
+    if outcome.teachers:
+        return outcome.teachers[0].progress.losses
+    own = outcome.results.own_student
+    return () if own is None else own.losses
+
+
+def _stopped(job: NetJob, epochs: int) -> Literal["patience", "epochs"]:
+    return "patience" if epochs < job.train.epochs else "epochs"
+
+
+def _notes(outcome: NetOutcome) -> list[str]:
+    rows, notes = outcome.rows, [*outcome.rows.table.intake.sentences(), outcome.rows.label_note]
+    notes += outcome.stage_one.notes
+    if outcome.job.passive and not outcome.job.scorers:
+        own = rows.student(outcome.job.runs[0])
+        notes.append(
+            f"{len(own.shared):,} common rows and {len(own.own):,} rows of {outcome.job.active}'s own were "
+            f"trained on, {len(own.validation):,} said when to stop"
+        )
+    return [*notes, *(f"lost and back: {loss}" for loss in outcome.losses)]
 
 
 def _predictions(outcome: NetOutcome, chosen: Ints, scores: Floats) -> bytes:

@@ -14,10 +14,12 @@ import numpy as np
 
 from common.glm.losses import probabilities
 from common.glm.metrics import classification_metrics
+from common.nets.attacks import GradientAttacks
 from common.nets.batches import epoch_batches
 from common.nets.protect import Singles
+from common.nets.recipe import StopRule
 from common.rpc.pb import splitnn_pb2 as net
-from common.runtime.config_net import NetJob, Run
+from common.runtime.config_net import NetJob
 from common.runtime.epoch_store import EpochStore
 from common.runtime.net_design import Parts
 from common.runtime.net_halves import Half, new_top, restored_top
@@ -29,8 +31,8 @@ from party_b.splitnn import ActiveSplit
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Takes the run, the epoch and its mean training loss.
-EpochDone = Callable[[Run, int, float], Awaitable[None]]
+# Takes the epoch and its mean training loss.
+EpochDone = Callable[[int, float], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +51,19 @@ class Progress:
     validation: tuple[Mapping[str, float | None], ...] = ()
     best: int = 0
 
-    def until(self, epoch: int) -> Progress:
+    def until(self, epoch: int, stop: StopRule) -> Progress:
         """Return the progress as it was at the end of an earlier epoch."""
-        cut = replace(
-            self, epoch=epoch, losses=self.losses[:epoch], validation=self.validation[:epoch], best=0
-        )
-        return replace(cut, best=cut.best_epoch())
+        return Progress(epoch, self.losses[:epoch], self.validation[:epoch]).with_best(stop)
 
-    def best_epoch(self) -> int:
-        """Return the epoch with the lowest validation loss; without validation rows, the last one."""
+    def with_best(self, stop: StopRule) -> Progress:
+        """Return the same, with the best epoch found: without validation rows, the last one."""
         if not self.validation:
-            return self.epoch
-        return 1 + int(np.argmin([_loss(one) for one in self.validation]))
+            return replace(self, best=self.epoch)
+        aucs = [one["auc"] for one in self.validation]
+        defined = [auc for auc in aucs if auc is not None]
+        by_auc = stop == "auc" and len(defined) == len(aucs)
+        scores = defined if by_auc else [-_loss(one) for one in self.validation]
+        return replace(self, best=1 + int(np.argmax(scores)))
 
     def ends(self, job: NetJob) -> bool:
         """Whether the run is over: all epochs done, or no better one for `patience` epochs."""
@@ -114,6 +117,9 @@ class SplitTraining:
         # One thread, always the same: torch keeps helpers for every thread that calls it.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="splitnn")
         self.columns: dict[str, int] = {}
+        self._attacks = {}
+        if self._job.privacy.attacks:
+            self._attacks = {one.name: GradientAttacks(rows.labels) for one in clients}
 
     async def run(self, alignment_id: bytes, epoch_done: EpochDone) -> tuple[ActiveSplit, Progress]:
         """Train to the end; return B's half as it was in the best epoch, and how it went."""
@@ -128,7 +134,7 @@ class SplitTraining:
             role = await self._work(self._at, progress.epoch)
             while not progress.ends(self._job):
                 progress = await self._epoch(role, progress)
-                await epoch_done(self._run, progress.epoch, progress.losses[-1])
+                await epoch_done(progress.epoch, progress.losses[-1])
             if role.epoch != progress.best:
                 role = await self._work(self._at, progress.best)
             return role, progress
@@ -144,13 +150,27 @@ class SplitTraining:
         try:
             for batch in range(role.batches):
                 parties = await self._from_all(lines, batch, role.rows_of(batch))
-                gradients = await self._work(role.step, parties)
+                gradients = await self._work(self._step, role, parties)
                 for name, line in lines.items():
                     line.send(batch, gradients[name])
             validated = await self._from_all(lines, role.batches, len(parts.validation))
         finally:
             await asyncio.gather(*(line.close() for line in lines.values()))
         return await self._work(self._finish, role, before, validated)
+
+    def _step(self, role: ActiveSplit, parties: Mapping[str, Singles]) -> Mapping[str, Singles]:
+        rows, gradients = role.next_rows, role.step(parties)
+        for party, attacks in self._attacks.items():
+            attacks.watch(rows, gradients[party])
+        return gradients
+
+    def leaks(self) -> dict[str, dict[str, float | None]]:
+        """Return how well attacks on the gradients ranked the labels, by party; empty without attacks."""
+        found = {party: asdict(attacks.result()) for party, attacks in self._attacks.items()}
+        return {
+            party: {name: value if math.isfinite(value) else None for name, value in leak.items()}
+            for party, leak in found.items()
+        }
 
     async def _from_all(self, lines: Mapping[str, EpochLine], batch: int, rows: int) -> Mapping[str, Singles]:
         """Return every party's representation of a batch."""
@@ -165,25 +185,24 @@ class SplitTraining:
         if len(parts.validation):
             rows = self._rows.common[parts.validation]
             validation = (*validation, measured(self._rows.labels[rows], role.scores(rows, validated)))
-        after = replace(
-            before, epoch=role.epoch, losses=(*before.losses, loss), validation=validation, best=0
-        )
-        after = replace(after, best=after.best_epoch())
+        after = Progress(role.epoch, (*before.losses, loss), validation).with_best(self._job.train.stop)
         self._epochs.keep(run, after.epoch, role.network.to_bytes())
-        self._epochs.store.write_json(self._epochs.job_id, progress_file(run), after.to_json())
+        self._epochs.checkpoint.keep(progress_name(run), after.to_json())
         self._epochs.forget(run, but=(after.best, after.epoch - 1, after.epoch))
         return after
 
     def _kept_progress(self, everywhere: set[int]) -> Progress:
         """Return the progress at the last epoch that every party can go on from."""
-        store, job_id, run = self._epochs.store, self._epochs.job_id, self._run.number
-        if not store.has(job_id, progress_file(run)):
+        run = self._run.number
+        said = self._epochs.checkpoint.kept(progress_name(run))
+        if said is None:
             return Progress()
-        kept = Progress.from_json(store.read_json(job_id, progress_file(run)))
+        kept = Progress.from_json(said)
         ours = {0, *self._epochs.epochs(run)} & everywhere
         if kept.ends(self._job) and kept.best in ours:
             return kept
-        return kept.until(max(epoch for epoch in ours if epoch <= kept.epoch))
+        latest = max(epoch for epoch in ours if epoch <= kept.epoch)
+        return kept.until(latest, self._job.train.stop)
 
     def _at(self, epoch: int) -> ActiveSplit:
         """Return B's half as it was at the end of an epoch."""
@@ -208,9 +227,9 @@ def measured(labels: Floats, scores: Floats) -> dict[str, float | None]:
     return {name: found[name] if math.isfinite(found[name]) else None for name in ("auc", "log_loss")}
 
 
-def progress_file(run: int) -> str:
-    """Return the name of the file that says how far a run is."""
-    return f"run{run}-progress.json"
+def progress_name(run: int) -> str:
+    """Return under which name a checkpoint says how far a run is."""
+    return f"run{run}-progress"
 
 
 async def fetched(

@@ -25,7 +25,14 @@ from party_b.leaks import RunSize, flows_of, leaks_of
 from party_b.report import ModelPart, RowCounts, RunRecord, Traffic, report_html, report_json
 
 # In the order in which they are fetched; the page for people comes after the file for scripts.
-ARTIFACTS = ("report.json", "report.html", "predictions_test.csv", "predictions.csv", "model.json")
+ARTIFACTS = (
+    "report.json",
+    "report.html",
+    "predictions_test.csv",
+    "predictions.csv",
+    "model.json",
+    "network.safetensors",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

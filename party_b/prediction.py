@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable
 import numpy as np
 
 from common.data.table import Table
-from common.errors import Refused, RemoteProtocolError
+from common.errors import LocalProtocolError, Refused, RemoteProtocolError
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.pb.he_linear_pb2 import PartialScores
 from common.rpc.pb.predict_pb2 import ScoreRowsRequest
@@ -19,7 +19,7 @@ from common.types import Floats, Ints
 from party_b.job_life import JobLife, Opened, OwnRows, Tools, turn_of
 from party_b.jobs import ActiveJob
 from party_b.passive_line import PassiveLine
-from party_b.prediction_outcome import ScoredOutcome, write_scored
+from party_b.prediction_outcome import Model, ScoredOutcome, write_scored
 from party_b.scoring_desk import ScoringDesk, ScoringSession, StandingRows
 
 # B's own bound on common rows. Whether so few may be known to be common is for the passive parties to say.
@@ -89,11 +89,15 @@ class PredictionConductor:
         await self._score(outcome, table)
         return outcome
 
-    async def _open(self) -> tuple[SavedModel, NewRows, Opened]:
+    def _load(self) -> Model:
+        """Return B's part of the model."""
+        return load_model(self._tools.store, self._job.model, self._tools.own.party)[0]
+
+    async def _open(self) -> tuple[Model, NewRows, Opened]:
         job, own = self._job, self._tools.own
         others = ", ".join(job.passive) or "nobody else"
         await self._active.enter("opening", f"opening the prediction with {others}")
-        model, _ = await asyncio.to_thread(load_model, self._tools.store, job.model, own.party)
+        model = await asyncio.to_thread(self._load)
         if set(model.passive) != set(job.passive):
             raise Refused(
                 f"the model of job {job.model} has parts at {', '.join(model.passive) or 'no other party'}; "
@@ -106,6 +110,8 @@ class PredictionConductor:
         return model, rows, opened
 
     async def _score(self, outcome: ScoredOutcome, table: Table) -> None:
+        if not isinstance(outcome.model, SavedModel):
+            raise LocalProtocolError("partial scores are of linear models")
         own = await self.life.watch.thread("scores", outcome.model.partial_scores, table)
         own_scores, outcome.unseen = own.scores, {self._job.active: own.unseen}
         outcome.notes += own.notes
@@ -140,7 +146,7 @@ class PredictionConductor:
             outcome.asked = session.scored
 
 
-def _require_same_model(model: SavedModel, party: str, reply: pb.OpenJobReply) -> None:
+def _require_same_model(model: Model, party: str, reply: pb.OpenJobReply) -> None:
     if model.parts.get(party) != reply.model_digest:
         raise RemoteProtocolError(
             f"{party}'s part of the model of job {model.job_id} is not the one that training left there",

@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from common.rpc.greeting import package_version
 from common.rpc.pb import job_pb2 as pb
 from common.runtime.config_predict import PredictJob
 from common.runtime.saved_model import SavedModel
+from common.runtime.saved_network import SavedNetwork
 from common.runtime.state import JobStore
 from common.types import Floats, Ints
 from party_b.alignment import Aligned
@@ -26,6 +28,8 @@ from party_b.job_life import JobLife
 from party_b.unmatched import ids_described
 
 PREDICTIONS_FILE = "predictions.csv"
+
+Model: TypeAlias = SavedModel | SavedNetwork
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -46,7 +50,7 @@ class ScoredOutcome:
 
     job_id: str
     job: PredictJob
-    model: SavedModel
+    model: Model
     ids: Sequence[str] = field(repr=False)
     order: Ints = field(repr=False)
     labels: Floats | None = field(repr=False)
@@ -170,7 +174,13 @@ def _leaks(outcome: ScoredOutcome, scored: int) -> Iterator[str]:
     if not job.passive:
         yield f"{job.active} scored its own rows with its own model; nothing left it."
         return
-    for party in job.passive:
+    if isinstance(outcome.model, SavedNetwork):
+        for party in job.passive:
+            yield (
+                f"{job.active} received {party}'s representation of {scored:,} rows in the clear: "
+                f"{outcome.model.width} numbers for each row, made of {party}'s columns by its network."
+            )
+    for party in job.passive if isinstance(outcome.model, SavedModel) else ():
         yield (
             f"{job.active} received {party}'s partial scores X·w in the clear for {scored:,} rows: one "
             "number for each row, never a column by itself. Scores of the same rows under several models say "

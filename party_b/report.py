@@ -17,6 +17,7 @@ from party_b.diagram import draw
 from party_b.evaluation import Lift, Metrics
 from party_b.figures import loss_curve
 from party_b.leaks import Flow
+from party_b.net_findings import NetFindings
 from party_b.report_text import FILTERS, Learnt, Verdict, verdict
 
 _TEMPLATE = "report.html.j2"
@@ -70,6 +71,7 @@ class RunRecord:
         models: By party; only B's own part, except where one operator runs all parties.
         estimate: What the job was expected to cost, for as many rounds as it took.
         losses: By partition and name, where the loss that was minimised stands for another one.
+        networks: What a job with networks found out besides.
         reference_losses: Lines beside the loss curve, by label.
         ended_at: When the job ended, as text with its time zone.
     """
@@ -97,6 +99,7 @@ class RunRecord:
     notes: Sequence[str] = ()
     flows: Sequence[Flow] = ()
     reference_losses: Mapping[str, float] = field(default_factory=dict)
+    networks: NetFindings | None = None
     ended_at: str = ""
 
     @property
@@ -140,6 +143,7 @@ def report_json(record: RunRecord) -> dict[str, object]:
             party: {"sent_bytes": traffic.sent_bytes, "received_bytes": traffic.received_bytes}
             for party, traffic in record.traffic.items()
         },
+        "networks": record.networks.to_json() if record.networks else None,
         "plan": record.plan,
         "estimate": record.estimate.to_json() if record.estimate else None,
         "notes": record.notes,

@@ -151,7 +151,7 @@ def _standing_job(trained: ActiveJob, dataset: str) -> PredictJob:
         "job": prediction_name(config.job),
         "algorithm": "predict",
         "active": config.active,
-        "passive": list(config.passive),
+        "passive": list(config.scorers),
         "model": trained.job_id,
         "data": {"dataset": dataset},
         "mode": "online",

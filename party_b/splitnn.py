@@ -77,6 +77,11 @@ class ActiveSplit:
         """Return the size of a batch."""
         return len(self._batches[batch])
 
+    @property
+    def next_rows(self) -> Ints:
+        """The next batch's positions among the network's rows."""
+        return self._rows[self._batches[self._done]]
+
     def step(self, representations: Mapping[str, Singles]) -> Mapping[str, Singles]:
         """Take the next batch's step.
 

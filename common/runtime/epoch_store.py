@@ -1,4 +1,4 @@
-"""The epochs of a job that a party can go back to: one file each, complete or absent."""
+"""The epochs of a job that a party can go back to, and its own secret."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.runtime.state import JobStore, StateError, write_atomically
+from common.errors import UnknownJob
+from common.runtime.checkpoint import Checkpoint
+from common.runtime.state import StateError, make_folder, write_atomically
 
 SECRET_FILE = "network.secret"  # noqa: S105 (a file's name)
 _SECRET_BYTES = 32
@@ -17,34 +19,52 @@ _FILE = re.compile(r"run(\d+)-epoch(\d+)\.safetensors")
 
 @dataclass(frozen=True, slots=True)
 class EpochStore:
-    """What a party's network was at the end of epochs; run and epoch name the file."""
+    """Files of a job's checkpoint that are no JSON: whole or absent, and gone when the job ends."""
 
-    store: JobStore
-    job_id: str
+    checkpoint: Checkpoint
 
     def keep(self, run: int, epoch: int, network: bytes) -> None:
         """Keep the network as it is at the end of an epoch, durably."""
-        self.store.write_bytes(self.job_id, _name(run, epoch), network)
+        self.write(_name(run, epoch), network)
 
     def load(self, run: int, epoch: int) -> bytes:
         """Return the network at the end of an epoch; UnknownJob when it was not kept."""
-        return self.store.read_bytes(self.job_id, _name(run, epoch))
+        return self.read(_name(run, epoch))
 
     def epochs(self, run: int) -> tuple[int, ...]:
         """Return the epochs of a run that were kept, ascending."""
-        folder = self.store.job_dir(self.job_id)
-        found = (_FILE.fullmatch(entry.name) for entry in folder.iterdir())
+        folder = self.checkpoint.folder
+        names = (entry.name for entry in folder.iterdir()) if folder.is_dir() else ()
+        found = (_FILE.fullmatch(name) for name in names)
         return tuple(sorted(int(match[2]) for match in found if match and int(match[1]) == run))
 
     def forget(self, run: int, but: Collection[int] = ()) -> None:
         """Drop the epochs of a run, except some."""
-        folder = self.store.job_dir(self.job_id)
         for epoch in set(self.epochs(run)) - set(but):
-            path = folder / _name(run, epoch)
+            path = self.checkpoint.folder / _name(run, epoch)
             try:
                 path.unlink(missing_ok=True)
             except OSError as exc:
                 raise StateError(f"cannot be removed: {exc.strerror}", where=str(path)) from exc
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file of the checkpoint, whole and durably."""
+        path = self.checkpoint.folder / name
+        try:
+            make_folder(self.checkpoint.folder)
+            write_atomically(path, content)
+        except OSError as exc:
+            raise StateError(f"cannot be written: {exc.strerror}", where=str(path)) from exc
+
+    def read(self, name: str) -> bytes:
+        """Return a file of the checkpoint; UnknownJob when it is not there."""
+        path = self.checkpoint.folder / name
+        try:
+            return path.read_bytes()
+        except FileNotFoundError as exc:
+            raise UnknownJob(f"nothing is kept under {name}", where=str(path.parent)) from exc
+        except OSError as exc:
+            raise StateError(f"cannot be read: {exc.strerror}", where=str(path)) from exc
 
 
 def party_secret(state: Path) -> bytes:

@@ -104,6 +104,14 @@ def saved_bottom(weights: bytes, rows: EncodedRows, release: Release) -> Singles
     return PassiveNetwork.from_bytes(weights, rows, release).represent(np.arange(len(rows)))
 
 
+def saved_scores(weights: bytes, rows: EncodedRows) -> Floats:
+    """Return the scores of new rows by a saved model of the active party's alone, (n,)."""
+    require_torch()
+    from common.nets.student import Student
+
+    return Student.from_bytes(weights).logits(rows)
+
+
 def saved_top(weights: bytes, rows: EncodedRows, representations: Mapping[str, Singles]) -> Floats:
     """Return the scores of new rows by the active party's saved half, (n,)."""
     require_torch()

@@ -42,6 +42,7 @@ class SavedNetwork:
         network_sha256: Of network.safetensors, hexadecimal.
         label: Column that is predicted, only at the active party.
         positive: Text of the label that counts as +1, where it is a text.
+        width: Numbers in a passive party's representation of a row.
         release: What is done to representations before they leave, only at a passive party.
         notes: What reading did with the training rows.
         parts: SHA-256 of every passive party's model.json, hexadecimal; only at the active party.
@@ -60,9 +61,15 @@ class SavedNetwork:
     network_sha256: str
     label: str | None = None
     positive: str | None = None
+    width: int = 0
     release: Release = OPEN_RELEASE
     notes: tuple[str, ...] = ()
     parts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def loss(self) -> Literal["logistic"]:
+        """What the scores stand for: logits."""
+        return "logistic"
 
     @property
     def keeps_sparse(self) -> bool:
@@ -96,6 +103,7 @@ class SavedNetwork:
             "missing": dict(self.missing),
             "network": NETWORK_FILE,
             "network_sha256": self.network_sha256,
+            "width": self.width,
             "clip": self.release.clip,
             "noise": self.release.noise,
             "noise_secret": str(self.release.secret),
@@ -186,6 +194,7 @@ def _saved(document: Mapping[str, Any]) -> SavedNetwork:
         network_sha256=str(document["network_sha256"]),
         label=document["label"],
         positive=document["positive"],
+        width=int(document["width"]),
         release=Release(document["clip"], float(document["noise"]), int(document["noise_secret"])),
         notes=tuple(map(str, document["notes"])),
         parts=dict(document["parts"]),

@@ -207,7 +207,7 @@ class JobEvent(_message.Message):
     NOTICE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     phase: _builtins.str
-    """opening | aligning | preparing | training | scoring | serving | evaluating | closing | ended"""
+    """opening | aligning | preparing | training | students | scoring | serving | evaluating | closing | ended"""
     message: _builtins.str
     round: _builtins.int
     max_rounds: _builtins.int

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     # Only the type stubs know that a stub on an asyncio channel makes asyncio calls.
     from common.rpc.pb.active_party_pb2_grpc import ActivePartyAsyncStub
 
-_ARTIFACT_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,63}\.(?:json|html|csv)")
+_ARTIFACT_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,63}\.(?:json|html|csv|safetensors)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ def prediction_with(record: JobRecord, dataset: str) -> PredictJob:
         "job": prediction_name(trained.job),
         "algorithm": "predict",
         "active": trained.active,
-        "passive": list(trained.passive),
+        "passive": list(trained.scorers),
         "model": record.job_id,
         "data": {"dataset": dataset},
     }
