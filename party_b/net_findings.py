@@ -29,6 +29,7 @@ NAMES: Mapping[str, str] = {
     "fpd_twice": "fpd ×2",
     "jpl": "jpl",
     "jpl_without_a": "jpl without A",
+    "jpl_paper": "jpl, paper's weights",
     SPLIT: "splitnn",
 }
 

@@ -14,7 +14,7 @@ import numpy as np
 from common.errors import JobCancelled
 from common.nets import baselines
 from common.nets.protect import Singles
-from common.nets.recipe import Patience, Recipe, Terms
+from common.nets.recipe import PAPER, Patience, Recipe, Terms
 from common.nets.shape import NetSettings
 from common.runtime.config_net import NetJob, Run
 from common.runtime.net_design import NetDesign, optimisation_of, shape_of
@@ -60,6 +60,7 @@ def _recipes(job: NetJob) -> dict[str, Recipe]:
         "fpd_twice": baselines.twice(baselines.fpd()),
         "jpl_without_a": baselines.jpl_without_a(jpl),
         "jpl": jpl,
+        "jpl_paper": baselines.jpl(PAPER),
     }
 
 

@@ -23,7 +23,7 @@ from common.types import Role
 Listed = Strict(False)
 Widths = Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], Field(max_length=8), Listed]
 Fraction = Annotated[float, Field(gt=0, le=1)]
-Method = Literal["local", "local_twice", "fpd", "fpd_twice", "jpl_without_a", "jpl", "splitnn"]
+Method = Literal["local", "local_twice", "fpd", "fpd_twice", "jpl_without_a", "jpl", "jpl_paper", "splitnn"]
 
 # What a reader of the job file may write under another section than ours; there it means the same.
 _HOMES: Mapping[str, frozenset[str]] = {
