@@ -14,21 +14,25 @@ from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.pb.passive_party_pb2 import DESCRIPTOR
 from common.rpc.pb.passive_party_pb2_grpc import add_PassivePartyServicer_to_server
+from common.rpc.pb.vfb2_pb2 import DESCRIPTOR as VFB2
+from common.rpc.pb.vfb2_pb2_grpc import add_Vfb2Servicer_to_server
 from common.rpc.server import PartyServer
 from common.rpc.wiretap import Tap, Wiretap
 from common.runtime.config_job import JobConfig
 from common.runtime.config_net import NetJob
 from common.runtime.config_party import PartyConfig
 from common.runtime.config_predict import PredictJob
+from common.runtime.config_vfb2 import Vfb2Job
 from common.runtime.coordinator_client import CoordinatorClient
 from common.runtime.guest.quota import DailyQuota
-from common.runtime.guest.service import GuestServicer, GuestTools, Hosted
+from common.runtime.guest.service import GuestTools, Hosted
 from common.runtime.hosting import is_loss
 from common.runtime.job_kinds import Job
 from common.runtime.linear_design import plain_design, read_dataset
 from common.runtime.net_halves import require_networks
 from common.runtime.state import JobStore
 from common.runtime.unfinished import Ending
+from common.runtime.vfb2.guest_service import Vfb2Guest
 from party_a.he_gram_calls import GramCalls
 from party_a.he_gram_service import GramServicer, first_of
 from party_a.he_linear_calls import LinearCalls
@@ -36,6 +40,7 @@ from party_a.net_calls import NetCalls, NetTools
 from party_a.net_predict_calls import NetPredictionCalls, net_scorable
 from party_a.regression_calls import RegressionCalls
 from party_a.splitnn_service import SplitServicer
+from party_a.vfb2_calls import CollaboratorCalls
 
 log = logging.getLogger("vfl.party_a")
 
@@ -57,6 +62,7 @@ class PassiveService:
         self._server.add(
             add_PassivePartyServicer_to_server, self._servicer, DESCRIPTOR.services_by_name["PassiveParty"]
         )
+        self._server.add(add_Vfb2Servicer_to_server, self._servicer.training(), VFB2.services_by_name["Vfb2"])
 
     async def start(self) -> str:
         """Remember jobs that were left unfinished, and begin to listen; return the bound address."""
@@ -69,14 +75,16 @@ class PassiveService:
         await self._server.stop(grace_s)
 
 
-class _Servicer(GuestServicer, GramServicer, SplitServicer):
-    """Adds encrypted regression and split networks to what every guest answers."""
+class _Servicer(Vfb2Guest, GramServicer, SplitServicer):
+    """Adds encrypted regression and split networks to what every guest of VFB² answers."""
 
     async def _open_training(self, request: pb.OpenJobRequest, job: Job) -> pb.OpenJobReply:
         if isinstance(job, JobConfig):
             return await self._open_regression(request, job)
         if isinstance(job, NetJob):
             return await self._open_network(request, job)
+        if isinstance(job, Vfb2Job):
+            return await self.open_vfb2(request, job, CollaboratorCalls)
         return await super()._open_training(request, job)
 
     async def _open_regression(self, request: pb.OpenJobRequest, job: JobConfig) -> pb.OpenJobReply:

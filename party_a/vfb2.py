@@ -48,6 +48,15 @@ class Collaborator:
         """Algorithm 3, steps 3 and 4: move our block; an update that came before changes nothing."""
         self.collaboration.apply(update)
 
+    def begin_session(self, shares: OpenShares, first_request: int) -> None:
+        """Take part in the sums of a new session; what was open in the one before is forgotten.
+
+        Args:
+            shares: With masks that serve no earlier session.
+            first_request: Where an active party's numbers begin; we ask for nothing.
+        """
+        self._shares = shares
+
     def state(self) -> CollaborationState:
         """Return what a restart needs; masks are not part of it, they are drawn afresh."""
         return self.collaboration.state()

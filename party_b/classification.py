@@ -37,6 +37,22 @@ def evaluate_classifier(rows: ScoredRows, labels: SignedLabels, objective: Objec
     )
 
 
+def classified(
+    rows: ScoredRows, labels: SignedLabels, local_scores: Floats, local_objective: float
+) -> Evaluation:
+    """Measure the federation's scores beside those of B alone, found elsewhere at its own optimum.
+
+    Raises:
+        NumericError: A score is not finite.
+    """
+    return Evaluation(
+        train=_metrics(labels, rows.scores, rows.train),
+        test=_metrics(labels, rows.scores, rows.test) if len(rows.test) else None,
+        lift=_lift(rows, labels, local_scores),
+        local_objective=local_objective,
+    )
+
+
 def _metrics(labels: SignedLabels, scores: Floats, chosen: Ints) -> Metrics:
     return classification_metrics(labels.as_01[chosen], scores[chosen], probabilities(scores[chosen]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Protocol
 
 from common.errors import ColonnadeError
@@ -12,6 +13,7 @@ from common.runtime.config_net import NetJob
 from common.runtime.config_predict import PredictJob
 from common.runtime.hosting import is_loss
 from common.runtime.saved_network import is_network
+from common.runtime.config_vfb2 import Vfb2Job
 from party_b.alone import AloneConductor
 from party_b.conductor import RegressionConductor
 from party_b.job_life import JobLife, Tools
@@ -20,6 +22,16 @@ from party_b.net_conductor import NetConductor
 from party_b.net_prediction import NetPredictionConductor
 from party_b.prediction import PredictionConductor
 from party_b.scoring_desk import ScoringDesk
+from party_b.vfb2_conductor import Vfb2Conductor
+from party_b.vfb2_desk import ConductedDesk
+
+
+@dataclass(frozen=True, slots=True)
+class Desks:
+    """Where calls of others find the jobs that run here."""
+
+    scoring: ScoringDesk
+    training: ConductedDesk
 
 
 class Conductor(Protocol):
@@ -35,7 +47,7 @@ class _AttemptLostError(Exception):
     """A party was lost, and the job can go on in another attempt."""
 
 
-async def conduct(active: ActiveJob, tools: Tools, desk: ScoringDesk) -> None:
+async def conduct(active: ActiveJob, tools: Tools, desks: Desks) -> None:
     """Run a job to its end, in as many attempts as it takes.
 
     Raises:
@@ -44,7 +56,7 @@ async def conduct(active: ActiveJob, tools: Tools, desk: ScoringDesk) -> None:
     lives: list[JobLife] = []
     try:
         while True:
-            conductor = _conductor(active, tools, desk)
+            conductor = _conductor(active, tools, desks)
             lives.append(conductor.life)
             try:
                 await _attempt(conductor, lives, active, tools.own.party)
@@ -93,11 +105,13 @@ async def _attempt(conductor: Conductor, lives: list[JobLife], active: ActiveJob
         raise
 
 
-def _conductor(active: ActiveJob, tools: Tools, desk: ScoringDesk) -> Conductor:
+def _conductor(active: ActiveJob, tools: Tools, desks: Desks) -> Conductor:
     job = active.config
     if isinstance(job, PredictJob):
         kind = NetPredictionConductor if is_network(tools.store, job.model) else PredictionConductor
-        return kind(active, job, tools, desk)
+        return kind(active, job, tools, desks.scoring)
+    if isinstance(job, Vfb2Job):
+        return Vfb2Conductor(active, job, tools, desks.training)
     if isinstance(job, AloneJob):
         return AloneConductor(active, job, tools)
     if isinstance(job, NetJob):

@@ -62,7 +62,8 @@ def draw(parties: Mapping[str, Role], flows: Iterable[Flow]) -> Diagram:
         numbered.append((numbers.setdefault(key, len(numbers) + 1), flow))
     lanes: dict[frozenset[Role], list[tuple[Role, Role, str]]] = {}
     for key in numbers:
-        lanes.setdefault(frozenset(key[:2]), []).append(key)
+        if key[0] != key[1]:  # parties of one role share a box: what they send each other is in the list only
+            lanes.setdefault(frozenset(key[:2]), []).append(key)
     arrows = [
         _arrow(numbers[key], key, (lane - (len(keys) - 1) / 2) * _GAP)
         for keys in lanes.values()

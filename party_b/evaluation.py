@@ -146,6 +146,16 @@ def _objective(residuals: Floats, weights: Floats, penalty: Floats) -> float:
     return float(0.5 * (residuals @ residuals) / len(residuals) + 0.5 * (penalty @ weights**2))
 
 
+def regressed(rows: ScoredRows, local_scores: Floats, local_objective: float) -> Evaluation:
+    """Measure the federation's scores beside those of B alone, found elsewhere at its own optimum."""
+    return Evaluation(
+        train=_metrics(rows, rows.scores, rows.train),
+        test=_metrics(rows, rows.scores, rows.test) if len(rows.test) else None,
+        lift=_lift(rows, local_scores),
+        local_objective=local_objective,
+    )
+
+
 def predictions_csv(ids: Sequence[str], rows: ScoredRows) -> bytes:
     """Return the test rows as CSV: id, partition, y, score; UTF-8 without a mark, numbers to the last bit."""
     text = io.StringIO()

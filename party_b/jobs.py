@@ -79,13 +79,13 @@ class ActiveJob:
         log.warning("job %s: %s", self.job_id, notice)
         await self._publish(pb.JobEvent(notice=notice))
 
-    async def round_done(self, number: int, loss: float | None) -> None:
-        """Report a round, with its loss in mean form where there is one."""
+    async def round_done(self, number: int, loss: float | None, message: str = "") -> None:
+        """Report a round, with its loss in mean form where there is one, and what else there is to say."""
         self.rounds = number
         self.loss = self.loss if loss is None else loss
         since_s, first = self._training_since
         per_round_s = (time.monotonic() - since_s) / max(1, number - first)
-        event = pb.JobEvent(eta_s=per_round_s * (self.config.most_rounds - number))
+        event = pb.JobEvent(message=message, eta_s=per_round_s * (self.config.most_rounds - number))
         if loss is not None:
             event.loss = loss
         await self._publish(event)

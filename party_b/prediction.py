@@ -55,7 +55,7 @@ class PredictionConductor:
         self._tools = tools
         self._desk = desk
         arguments = (tools.own, job, turn_of(active), tools.wiretap)
-        self._passive = [ScoringClient(name, *arguments) for name in job.passive]
+        self._passive = [ScoringClient(name, *arguments) for name in job.guests]
         self.life = JobLife(active, tools, self._passive)
 
     async def run(self) -> None:
@@ -95,12 +95,13 @@ class PredictionConductor:
 
     async def _open(self) -> tuple[Model, NewRows, Opened]:
         job, own = self._job, self._tools.own
-        others = ", ".join(job.passive) or "nobody else"
+        others = ", ".join(job.guests) or "nobody else"
         await self._active.enter("opening", f"opening the prediction with {others}")
         model = await asyncio.to_thread(self._load)
-        if set(model.passive) != set(job.passive):
+        elsewhere = (*(model.also_active if isinstance(model, SavedModel) else ()), *model.passive)
+        if set(elsewhere) != set(job.guests):
             raise Refused(
-                f"the model of job {job.model} has parts at {', '.join(model.passive) or 'no other party'}; "
+                f"the model of job {job.model} has parts at {', '.join(elsewhere) or 'no other party'}; "
                 f"the prediction names {others}"
             )
         rows = await asyncio.to_thread(read_new_rows, own, job, model)

@@ -134,7 +134,7 @@ def _report(outcome: ScoredOutcome) -> dict[str, object]:
         "version": package_version(),
         "ended_at": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
         "settings": json.loads(job.canonical_json()),
-        "parties": {job.active: "active"} | dict.fromkeys(job.passive, "passive"),
+        "parties": {job.active: "active"} | {name: job.role_of(name) for name in job.guests},
         "model": {
             "job_id": model.job_id,
             "job": model.job,
@@ -160,7 +160,7 @@ def _report(outcome: ScoredOutcome) -> dict[str, object]:
 def _counts(outcome: ScoredOutcome) -> Iterator[str]:
     own, common = outcome.rows[outcome.job.active], len(outcome.ids)
     if common < own:
-        others = " and ".join(outcome.job.passive)
+        others = " and ".join(outcome.job.guests)
         yield f"{own:,} rows here, {common:,} of them also at {others}; {own - common:,} have no score"
     yield from outcome.aligned.notes
     yield from outcome.unseen_notes()
@@ -171,7 +171,7 @@ def _counts(outcome: ScoredOutcome) -> Iterator[str]:
 
 def _leaks(outcome: ScoredOutcome, scored: int) -> Iterator[str]:
     job = outcome.job
-    if not job.passive:
+    if not job.guests:
         yield f"{job.active} scored its own rows with its own model; nothing left it."
         return
     if isinstance(outcome.model, SavedNetwork):
@@ -180,16 +180,16 @@ def _leaks(outcome: ScoredOutcome, scored: int) -> Iterator[str]:
                 f"{job.active} received {party}'s representation of {scored:,} rows in the clear: "
                 f"{outcome.model.width} numbers for each row, made of {party}'s columns by its network."
             )
-    for party in job.passive if isinstance(outcome.model, SavedModel) else ():
+    for party in job.guests if isinstance(outcome.model, SavedModel) else ():
         yield (
             f"{job.active} received {party}'s partial scores X·w in the clear for {scored:,} rows: one "
             "number for each row, never a column by itself. Scores of the same rows under several models say "
             "more about the columns than those under one."
         )
-    for party in job.passive:
+    for party in job.guests:
         if outcome.unseen.get(party):
             yield f"{job.active} learnt in how many rows {party} has categories that no training row had."
-    everybody = " and ".join((job.active, *job.passive))
+    everybody = " and ".join(job.members)
     sizes = ", ".join(f"{party} {count:,}" for party, count in outcome.rows.items())
     when = " in an earlier job" if outcome.aligned.reused else ""
     yield (
@@ -199,5 +199,5 @@ def _leaks(outcome: ScoredOutcome, scored: int) -> Iterator[str]:
     for party in outcome.aligned.described:
         yield ids_described(job.active, party)
     if job.mode == "online":
-        passive = " and ".join(job.passive)
+        passive = " and ".join(job.guests)
         yield f"{passive} saw which of its rows were asked for, and when."

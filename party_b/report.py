@@ -73,6 +73,7 @@ class RunRecord:
         losses: By partition and name, where the loss that was minimised stands for another one.
         networks: What a job with networks found out besides.
         reference_losses: Lines beside the loss curve, by label.
+        details: What only this kind of job has to say, by further keys of report.json.
         ended_at: When the job ended, as text with its time zone.
     """
 
@@ -100,6 +101,7 @@ class RunRecord:
     flows: Sequence[Flow] = ()
     reference_losses: Mapping[str, float] = field(default_factory=dict)
     networks: NetFindings | None = None
+    details: Mapping[str, object] = field(default_factory=dict)
     ended_at: str = ""
 
     @property
@@ -149,6 +151,7 @@ def report_json(record: RunRecord) -> dict[str, object]:
         "notes": record.notes,
         "leaks": record.leaks,
         "model": {party: _model(part) for party, part in record.models.items()},
+        **record.details,
     }
     return {key: _plain(value) for key, value in document.items()}
 

@@ -15,17 +15,25 @@ from common.rpc.identity import Context, caller, require_caller
 from common.rpc.pb import active_party_pb2 as pb
 from common.rpc.pb.active_party_pb2_grpc import ActivePartyServicer, add_ActivePartyServicer_to_server
 from common.rpc.pb.job_pb2 import Greeting
+from common.rpc.pb.passive_party_pb2 import DESCRIPTOR as PASSIVE
+from common.rpc.pb.passive_party_pb2_grpc import add_PassivePartyServicer_to_server
+from common.rpc.pb.vfb2_pb2 import DESCRIPTOR as VFB2
+from common.rpc.pb.vfb2_pb2_grpc import add_Vfb2Servicer_to_server
 from common.rpc.server import PartyServer
 from common.rpc.wiretap import Tap, Wiretap
 from common.runtime.config_party import PartyConfig
 from common.runtime.config_predict import PredictJob, prediction_name
+from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.guest.service import GuestTools
 from common.runtime.job_kinds import job_from_json
 from common.runtime.state import JobStore
-from party_b.conduct import conduct
+from party_b.conduct import Desks, conduct
 from party_b.job_life import Tools
 from party_b.jobs import ActiveJob, JobBook
 from party_b.outcome import ARTIFACTS
 from party_b.scoring_desk import ScoringDesk, ScoringSession
+from party_b.vfb2_desk import ConductedDesk
+from party_b.vfb2_guest import GuestServicer
 
 
 class ActiveService:
@@ -41,17 +49,26 @@ class ActiveService:
         """
         tools = Tools(own, JobStore(own.state), executor, Wiretap(taps))
 
-        desk = ScoringDesk()
+        desks = Desks(ScoringDesk(), ConductedDesk())
 
         async def conduct_one(job: ActiveJob) -> None:
-            await conduct(job, tools, desk)
+            await conduct(job, tools, desks)
 
         self._book = JobBook(own, tools.store, conduct_one)
         self._server = PartyServer(own.party, own.listen, own.security, tools.wiretap, tuple(own.peers))
-        servicer = _Servicer(own, tools.store, self._book, desk)
+        servicer = _Servicer(own, tools.store, self._book, desks.scoring)
         self._server.add(
             add_ActivePartyServicer_to_server, servicer, pb.DESCRIPTOR.services_by_name["ActiveParty"]
         )
+        # The calls of encrypted regression stay unimplemented here: an active party conducts those itself.
+        self._guest = GuestServicer(  # type: ignore[abstract]
+            GuestTools(own, tools.store, executor, tools.wiretap)
+        )
+        self._server.add(
+            add_PassivePartyServicer_to_server, self._guest, PASSIVE.services_by_name["PassiveParty"]
+        )
+        training = self._guest.training(desks.training)
+        self._server.add(add_Vfb2Servicer_to_server, training, VFB2.services_by_name["Vfb2"])
 
     async def start(self) -> str:
         """Remember earlier jobs, and begin to listen; return the bound address."""
@@ -61,6 +78,7 @@ class ActiveService:
     async def stop(self, grace_s: float) -> None:
         """End all jobs and stop listening."""
         await self._book.cancel_all()
+        await self._guest.stop()
         await self._server.stop(grace_s)
 
 
@@ -151,6 +169,7 @@ def _standing_job(trained: ActiveJob, dataset: str) -> PredictJob:
         "job": prediction_name(config.job),
         "algorithm": "predict",
         "active": config.active,
+        "also_active": list(config.also_active) if isinstance(config, Vfb2Job) else [],
         "passive": list(config.scorers),
         "model": trained.job_id,
         "data": {"dataset": dataset},

@@ -107,6 +107,11 @@ class Dominator:
         """Our block as it is now, (d,); other threads may be moving it."""
         return self.collaboration.block.weights
 
+    @property
+    def next_request(self) -> int:
+        """The number that our next request will have."""
+        return self._next_request
+
     def may_pick(self) -> bool:
         """Return whether another update may be begun: training goes on and nobody is too far behind."""
         updating = self.collaboration.phase == "updating" and not self._halted
@@ -204,6 +209,15 @@ class Dominator:
         self.outbox.clear()
         self._picked, self._again, self._halted = 0, [], False
 
+    def begin_session(self, shares: OpenShares, first_request: int) -> None:
+        """Take part in the sums of a new session, with request numbers that no earlier one had.
+
+        What was open is given up; updates may be begun after `resume`.
+        """
+        self.halt()
+        self._measure = None
+        self._shares, self._next_request = shares, first_request
+
     def ask_measure(self, rows_per_request: int) -> list[ScoreRequest]:
         """Ask for the joint scores of all rows at the frozen blocks, and for the sum of their penalties."""
         epoch, total = self.collaboration.epoch - 1, self.collaboration.rows
@@ -237,6 +251,29 @@ class Dominator:
         """
         measure = self._complete()
         return self._own.loss.mean(measure.scores, self._own.labels) + measure.penalty
+
+    def joint_scores(self) -> Floats:
+        """Return the joint scores of all training rows at the frozen blocks, (n,): for us alone."""
+        return self._complete().scores
+
+    def ask_test_scores(self, rows: int, rows_per_request: int) -> list[ScoreRequest]:
+        """Ask for the joint scores of test rows at the final blocks; `opened` returns them."""
+        positions = np.arange(rows, dtype=np.int64)
+        epoch = self.collaboration.epoch - 1
+        return [
+            ScoreRequest(
+                self._own.party,
+                self._number(),
+                "test_scores",
+                epoch,
+                positions[begin : begin + rows_per_request],
+            )
+            for begin in range(0, rows, rows_per_request)
+        ]
+
+    def opened(self, request: ScoreRequest) -> Floats:
+        """Return the sum of one of our requests, (b,); parts of it must not be missing."""
+        return self._opened(request)
 
     def reference(self, rows_per_part: int) -> list[ReferencePart]:
         """Return SVRG's θ̃ of all rows for everybody, ourselves included, in parts."""

@@ -125,6 +125,7 @@ class SumShare:
             for name, tree in trees.items()
         }
         self._received: dict[tuple[TreeName, str], Words] = {}
+        self.passed_on: set[TreeName] = set()  # trees over which our own sum has left
         if "T2" in self._sums:
             # Masks know nothing of the data: T2 may run before there are scores.
             self._sums["T2"].add_own(mask)

@@ -22,7 +22,7 @@ import numpy as np
 from common.errors import LocalProtocolError, RemoteProtocolError
 from common.types import Floats, Ints
 
-Asked: TypeAlias = Literal["scores", "frozen_scores", "frozen_penalty"]
+Asked: TypeAlias = Literal["scores", "frozen_scores", "frozen_penalty", "test_scores"]
 Cut: TypeAlias = Mapping[str, int]  # how many updates of each dominator
 
 _DIGEST_SPACE = 1 << 256
@@ -35,7 +35,8 @@ class ScoreRequest:
     Attributes:
         root: The active party, who gets the sum.
         number: Grows over all requests of the root, also over its restarts.
-        asked: Scores with the blocks as they are, or as they were frozen; or the penalties of frozen blocks.
+        asked: Scores with the blocks as they are, or as they were frozen; or the penalties of frozen blocks;
+            or scores of test rows, with the final blocks.
         epoch: Whose end the blocks were frozen at; for scores as they are, the epoch under way.
         rows: Distinct, (b,); none when penalties are asked for.
     """
@@ -200,6 +201,10 @@ class Progress:
         """Updates of each dominator applied without a gap."""
         with self._lock:
             return dict(self._counts)
+
+    def count_of(self, dominator: str) -> int:
+        """Return how many updates of one dominator are applied without a gap."""
+        return self._counts.get(dominator, 0)
 
     @property
     def rows(self) -> int:

@@ -30,8 +30,9 @@ from common.glm.asynchronous import (
     check_thetas,
 )
 from common.glm.block import Block, BlockState
+from common.glm.feature_rows import FeatureRows
 from common.glm.step_size import StepSchedule
-from common.types import Floats
+from common.types import Floats, Ints
 
 Phase: TypeAlias = Literal["start", "updating", "referring", "finished"]
 
@@ -75,7 +76,10 @@ class CollaborationState:
 class Collaboration:
     """One party's block, and where it stands in training."""
 
-    def __init__(self, block: Block, progress: Progress, schedule: StepSchedule) -> None:
+    def __init__(
+        self, block: Block, progress: Progress, schedule: StepSchedule, test: FeatureRows | None = None
+    ) -> None:
+        """Begin at the start; `test` are rows that only measure the model."""
         self.block = block
         self.progress = progress
         self.schedule = schedule
@@ -84,6 +88,7 @@ class Collaboration:
         self._frozen: Floats | None = None
         self._arriving: Arriving | None = None
         self._start: CollaborationState | None = None
+        self._test = test
 
     @property
     def rows(self) -> int:
@@ -102,6 +107,8 @@ class Collaboration:
             rows = check_batch(request.rows, self.rows)
             self.progress.note_read(request.root, request.number)
             return self.block.scores(rows)
+        if request.asked == "test_scores":
+            return self._test_scores(request.rows)
         frozen = self._frozen_at(request.epoch)
         if request.asked == "frozen_penalty":
             return np.array([self.block.penalty.value(frozen)])
@@ -258,6 +265,12 @@ class Collaboration:
         self._frozen = None if state.frozen is None else state.frozen.copy()
         self._arriving = arriving and replace(arriving, thetas=arriving.thetas.copy())
         self._note_start()
+
+    def _test_scores(self, rows: Ints) -> Floats:
+        """Only of the final blocks: scores of one row under several weights would show the features."""
+        if self._test is None or self.phase != "finished":
+            raise RemoteProtocolError(f"scores of test rows were asked for in phase {self.phase!r}")
+        return self._test.scores(check_batch(rows, self._test.shape[0]), self.block.weights)
 
     def _note_start(self) -> None:
         """Keep the state to which `start_over` goes back: epoch 1 with nothing applied."""

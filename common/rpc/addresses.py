@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
+import secrets
+import socket
 
 from common.errors import ConfigError
 
 _HIGHEST_PORT = 65535
+_PORTS = range(20_000, 32_000)
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -41,3 +45,20 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of this machine that nobody listens on, for services that must know each other's first.
+
+    They lie below the range from which systems take ports for outgoing connections (Linux: from 32768), so
+    that no connection takes one of them before its service does.
+    """
+    found: list[int] = []
+    with contextlib.ExitStack() as held:
+        while len(found) < count:
+            port = secrets.randbelow(_PORTS.stop - _PORTS.start) + _PORTS.start
+            probe = held.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                found.append(port)
+    return found

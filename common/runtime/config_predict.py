@@ -11,6 +11,7 @@ from common.runtime.config_errors import Name, require
 from common.runtime.config_job_base import JobBase
 from common.runtime.state import JOB_ID_PATTERN
 from common.runtime.yaml_source import Problem
+from common.types import Role
 
 # As long as a name may be (config_errors.NAME_PATTERN).
 _LONGEST_NAME = 63
@@ -26,9 +27,11 @@ class PredictJob(JobBase):
 
     `batch` scores every common row once and ends. `online` keeps the aligned rows at hand, and scores those
     that are asked for until it is cancelled. Without passive parties the model is the active party's alone.
+    `also_active` are further active parties that hold parts of a model (VFB²).
     """
 
     algorithm: Literal["predict"]
+    also_active: tuple[Name, ...] = ()
     passive: tuple[Name, ...] = ()
     model: Annotated[str, StringConstraints(pattern=f"^{JOB_ID_PATTERN}$")]
     mode: Literal["batch", "online"] = "batch"
@@ -39,6 +42,24 @@ class PredictJob(JobBase):
         return self
 
     def _broken(self) -> Iterator[Problem]:
-        for index, name in enumerate(self.passive):
-            if name in (self.active, *self.passive[:index]):
-                yield Problem(("passive", index), f'"{name}" already has another part in this job')
+        seen = {self.active}
+        named = [(("also_active", index), name) for index, name in enumerate(self.also_active)]
+        named += [(("passive", index), name) for index, name in enumerate(self.passive)]
+        for path, name in named:
+            if name in seen:
+                yield Problem(path, f'"{name}" already has another part in this job')
+            seen.add(name)
+
+    @property
+    def guests(self) -> tuple[str, ...]:
+        """Everybody but the party that asks for scores."""
+        return (*self.also_active, *self.passive)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Every party of the job, the asking one first."""
+        return (self.active, *self.guests)
+
+    def role_of(self, party: str) -> Role | None:
+        """Return the role that the job gives to a party, None when it names it nowhere."""
+        return "active" if party in self.also_active else super().role_of(party)

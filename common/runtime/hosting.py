@@ -168,6 +168,19 @@ class JobHost(Generic[State]):
             raise self._unknown(turn.job_id, caller)
         if caller not in (self._callers(hosted.config) if allowed is None else allowed):
             raise Refused(f"{caller} may not make this call for this job")
+        return self._of_turn(hosted, turn)
+
+    def state_of(self, turn: pb.Turn) -> State | None:
+        """Return the state of the open job of a turn; who may have to do with it the caller checks.
+
+        Raises:
+            RemoteProtocolError: The turn speaks of another job under the same id.
+            UnknownJob: Another attempt of it is open here.
+        """
+        hosted = self._jobs.get(turn.job_id)
+        return None if hosted is None else self._of_turn(hosted, turn).state
+
+    def _of_turn(self, hosted: HostedJob[State], turn: pb.Turn) -> HostedJob[State]:
         if hosted.digest != turn.job_digest:
             raise RemoteProtocolError("the job's digest differs from the one it was opened with")
         if hosted.attempt != turn.attempt:

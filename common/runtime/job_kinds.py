@@ -15,11 +15,12 @@ from common.runtime.config_errors import problems_of, validated
 from common.runtime.config_job import MAX_JOB_BYTES, JobConfig
 from common.runtime.config_net import NetJob
 from common.runtime.config_predict import PredictJob
+from common.runtime.config_vfb2 import Vfb2Job
 from common.runtime.yaml_source import Document, read_document
 
-Job: TypeAlias = JobConfig | PredictJob | AloneJob | NetJob
+Job: TypeAlias = JobConfig | PredictJob | AloneJob | NetJob | Vfb2Job
 
-_REGRESSION, _PREDICT, _ALONE, _NET = "regression", "predict", "local", "network"
+_REGRESSION, _PREDICT, _ALONE, _NET, _VFB2 = "regression", "predict", "local", "network", "vfb2"
 _NETS = ("splitnn", "jpl", "fpd")
 
 
@@ -28,7 +29,7 @@ def _kind(value: object) -> str:
     if algorithm in _NETS or (algorithm == _ALONE and _key(model, "kind") == _NET):
         return _NET
     # An unknown or absent algorithm is told about by the kind that lists most of them.
-    return algorithm if algorithm in (_PREDICT, _ALONE) else _REGRESSION
+    return algorithm if algorithm in (_PREDICT, _ALONE, _VFB2) else _REGRESSION
 
 
 def _key(value: object, name: str) -> object:
@@ -37,7 +38,10 @@ def _key(value: object, name: str) -> object:
 
 # A job of a LOCAL.yaml: its parties' state is new, so that no model is there to predict with.
 AnyTraining: TypeAlias = Annotated[
-    Annotated[JobConfig, Tag(_REGRESSION)] | Annotated[AloneJob, Tag(_ALONE)] | Annotated[NetJob, Tag(_NET)],
+    Annotated[JobConfig, Tag(_REGRESSION)]
+    | Annotated[AloneJob, Tag(_ALONE)]
+    | Annotated[NetJob, Tag(_NET)]
+    | Annotated[Vfb2Job, Tag(_VFB2)],
     Discriminator(_kind),
 ]
 
@@ -48,6 +52,7 @@ def kind_of(values: object) -> type[Job]:
         _PREDICT: PredictJob,
         _ALONE: AloneJob,
         _NET: NetJob,
+        _VFB2: Vfb2Job,
     }
     return kinds.get(_kind(values), JobConfig)
 

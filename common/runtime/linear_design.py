@@ -88,17 +88,22 @@ class LinearDesign:
 
 
 def read_dataset(own: PartyConfig, job: TrainingJob | NetJob) -> Table:
-    """Read the data set that a job names, as this party's own file declares it.
+    """Read the data set that a job names, with its label at an active party, as `read_labelled` does."""
+    return read_labelled(own, job.data.dataset, job.data.label, job.data.positive)
+
+
+def read_labelled(own: PartyConfig, name: str, column: str, positive: str | None) -> Table:
+    """Read a data set as this party's own file declares it, with the label if this party is active.
 
     Raises:
         Refused: This party has no data set of that name, or too few rows for its policy.
         DataError: The file is unreadable, or a cell in it is wrong.
     """
-    dataset = own.datasets.get(job.data.dataset)
+    dataset = own.datasets.get(name)
     if dataset is None:
-        raise Refused(f"{own.party} has no data set called {job.data.dataset!r}")
-    label = Label(job.data.label, dataset.missing_labels, job.data.positive)
-    table = open_dataset(job.data.dataset, dataset, label if own.role == "active" else None)
+        raise Refused(f"{own.party} has no data set called {name!r}")
+    label = Label(column, dataset.missing_labels, positive)
+    table = open_dataset(name, dataset, label if own.role == "active" else None)
     if table.rows < own.policy.min_rows:
         raise Refused(
             f"the policy of {own.party} asks for {own.policy.min_rows} rows at least; "

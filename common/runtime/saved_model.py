@@ -15,6 +15,7 @@ from common.data.preprocess import Preprocessing
 from common.data.table import Table
 from common.errors import DataError, UnknownJob
 from common.runtime.config_alone import AloneJob, TrainingJob
+from common.runtime.config_vfb2 import Vfb2Job
 from common.runtime.state import JobStore, StateError
 from common.types import Floats
 
@@ -50,6 +51,7 @@ class SavedModel:
         loss: `logistic` makes a probability of a score.
         active: The party that may ask for scores.
         passive: The parties that have the other parts, in the job's order.
+        also_active: Further active parties that have parts.
         rounds: Rounds of training.
         preprocessing: What was learnt about the party's columns.
         coefficients: (d,), of the columns as prepared.
@@ -75,6 +77,7 @@ class SavedModel:
     positive: str | None = None
     notes: tuple[str, ...] = ()
     parts: Mapping[str, str] = field(default_factory=dict)
+    also_active: tuple[str, ...] = ()
 
     @property
     def keeps_sparse(self) -> bool:
@@ -96,6 +99,7 @@ class SavedModel:
             "loss": self.loss,
             "active": self.active,
             "passive": list(self.passive),
+            "also_active": list(self.also_active),
             "rounds": self.rounds,
             "label": self.label,
             "positive": self.positive,
@@ -121,8 +125,10 @@ class SavedModel:
         return OwnScores(scores, prepared.notes, tuple(prepared.unseen.values()))
 
 
-def saved_loss(job: TrainingJob) -> Loss:
+def saved_loss(job: TrainingJob | Vfb2Job) -> Loss:
     """Return what the scores of a job's model stand for."""
+    if isinstance(job, Vfb2Job):
+        return "logistic" if job.is_classifier else "squared"
     if isinstance(job, AloneJob):
         return job.model.loss
     return "logistic" if job.algorithm == "he_logistic" else "squared"
@@ -177,4 +183,5 @@ def _model(document: Mapping[str, Any]) -> SavedModel:
         positive=document["positive"],
         notes=tuple(map(str, document["notes"])),
         parts=dict(document["parts"]),
+        also_active=tuple(map(str, document.get("also_active", ()))),
     )

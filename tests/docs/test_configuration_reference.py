@@ -12,6 +12,7 @@ from pydantic_core import PydanticUndefined
 
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
+from common.runtime.config_vfb2 import Vfb2Job
 from tests.docs.markdown import ROOT, section, table_rows
 
 GUIDE = ROOT / "docs" / "guide.md"
@@ -57,7 +58,9 @@ def _default(key: str, value: object) -> str:
     return f"`{value if isinstance(value, str) else json.dumps(value)}`"
 
 
-@pytest.mark.parametrize(("heading", "model"), [("Party file", PartyConfig), ("Job file", JobConfig)])
+@pytest.mark.parametrize(
+    ("heading", "model"), [("Party file", PartyConfig), ("Job file", JobConfig), ("VFB² job file", Vfb2Job)]
+)
 def test_the_table_names_every_key_with_its_default_and_no_other(
     heading: str, model: type[BaseModel]
 ) -> None:

@@ -32,9 +32,9 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     """Return a function that starts a federation of given parties, which lasts as long as the module."""
     federations: list[Federation] = []
 
-    def begin(*settings: Settings) -> Federation:
+    def begin(*settings: Settings, circle: bool = False) -> Federation:
         federations.append(Federation(tmp_path_factory.mktemp("federation")))
-        return federations[-1].start(*settings)
+        return federations[-1].start_circle(*settings) if circle else federations[-1].start(*settings)
 
     yield begin
     for federation in federations:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from common.rpc.addresses import free_ports
 from common.rpc.certs import create_ca, issue
 from common.rpc.pb.active_party_pb2 import JOB_FINISHED, JobRecord
 from common.runtime.cli.operator import Operator, operating
@@ -142,8 +143,17 @@ class Federation:
     folder: Path
     parties: dict[str, Party] = field(default_factory=dict)
 
-    def start(self, *settings: Settings) -> Federation:
+    def start_circle(self, *settings: Settings) -> Federation:
+        """Start parties that all dial each other, on ports that are chosen before."""
+        ports = free_ports(len(settings))
+        addresses = {one["party"]: f"127.0.0.1:{port}" for one, port in zip(settings, ports, strict=True)}
+        for own in settings:
+            own["listen"] = addresses[own["party"]]
+        return self.start(*settings, addresses=addresses)
+
+    def start(self, *settings: Settings, addresses: Mapping[str, str] | None = None) -> Federation:
         """Start the parties in the order in which they dial each other, all on free ports."""
+        known = addresses or {}
         certificates = self.folder / "certs"
         create_ca(certificates, "a CA for tests")
         roles = {one["party"]: one["role"] for one in settings}
@@ -153,7 +163,8 @@ class Federation:
             own["tls"] = {"ca": str(tls.ca), "cert": str(tls.cert), "key": str(tls.key)}
             own["state"] = str(self.folder / "state" / name)
             own["peers"] = {
-                peer: self.parties[peer].address if peer in self.parties and role != own["role"] else None
+                peer: known.get(peer)
+                or (self.parties[peer].address if peer in self.parties and role != own["role"] else None)
                 for peer, role in roles.items()
                 if peer != name
             }

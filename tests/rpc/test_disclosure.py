@@ -88,6 +88,8 @@ def test_what_is_per_row_in_the_clear_is_known_by_name() -> None:
     allowed = {"PartialScores", "ArtifactChunk", "CommonPositions", "CommonRows", "ScoreRowsRequest"}
     # Split networks: representations one way, gradients that tell labels the other way.
     allowed |= {"Representations", "EpochTurn"}
+    # VFB²: θ and row numbers; it is for parties that may know the labels, and says so.
+    allowed |= {"FromDominator"}
     # Between a party and its own operator.
     allowed |= {"ScoreIdsRequest", "ScoreIdsReply"}
     found = {

@@ -23,6 +23,8 @@ from common.runtime.config_job import JobConfig
 from common.runtime.config_net import NetJob
 from common.runtime.config_party import PartyConfig
 from common.runtime.config_predict import PredictJob
+from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.coordinator_client import peer_address
 from common.runtime.job_kinds import Job
 from common.runtime.linear_design import (
     LinearDesign,
@@ -33,12 +35,14 @@ from common.runtime.linear_design import (
     read_dataset,
 )
 from common.runtime.net_design import field_settings
+from common.runtime.vfb2.columns import prepare_columns, read_rows
+from common.runtime.vfb2.sums import dialled_by
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
     own: PartyConfig
-    job: JobConfig | NetJob
+    job: JobConfig | NetJob | Vfb2Job
     columns: int
 
 
@@ -59,6 +63,10 @@ async def check_job(own: PartyConfig, job: Job) -> AsyncIterator[tuple[str, Find
         return
     if isinstance(job, NetJob):
         async for told in _check_networks(own, job):
+            yield told
+        return
+    if isinstance(job, Vfb2Job):
+        async for told in _check_vfb2(own, job):
             yield told
         return
     try:
@@ -107,6 +115,25 @@ async def _check_networks(own: PartyConfig, job: NetJob) -> AsyncIterator[tuple[
                 yield peer, found
 
 
+async def _check_vfb2(own: PartyConfig, job: Vfb2Job) -> AsyncIterator[tuple[str, Finding]]:
+    """Yield what this party can do in VFB² and, asked by the first active party, what the others can."""
+    try:
+        for name in dialled_by(job, own.party):
+            peer_address(own, name)
+        columns = prepare_columns(read_rows(own, job), job, own.party)
+    except ColonnadeError as exc:
+        yield own.party, _failed("job data", exc)
+        return
+    detail = f"up to {len(columns.train_rows)} training rows, {len(columns.names)} columns"
+    yield own.party, Finding("job data", True, detail)
+    if own.party != job.active:
+        return
+    for peer in job.guests:
+        findings, _ = await _answer(_Asked(own, job, len(columns.names)), peer)
+        for finding in findings:
+            yield peer, finding
+
+
 def _own_part(own: PartyConfig, job: TrainingJob) -> LinearDesign:
     """Return the design as it would be if all rows were common to all parties."""
     table = read_dataset(own, job)
@@ -125,13 +152,14 @@ async def _answer(asked: _Asked, peer: str) -> tuple[list[Finding], int]:
         return [Finding("job", False, detail, "add it under `peers` in the party file")], 0
     try:
         async with open_channel(peer, address, own.party, own.security, Wiretap()) as channel:
-            stub = CoordinatorStub(channel) if peer == job.coordinator else PassivePartyStub(channel)
+            is_coordinator = job.role_of(peer) == "coordinator"
+            stub = CoordinatorStub(channel) if is_coordinator else PassivePartyStub(channel)
             deadline = Deadline(own.deadlines.call_s, "deadlines.call_s")
             reply: pb.OpenJobReply = await stub.OpenJob(_preflight(asked, peer), timeout=deadline)
         check_greeting(reply.greeting, peer, job.role_of(peer), address)
     except ColonnadeError as exc:
         return [_failed("job", exc)], 0
-    if peer == job.coordinator:
+    if is_coordinator:
         return [Finding("job", True, "would take part")], 0
     detail = f"would take part with {reply.rows} rows and {reply.columns} columns"
     return [Finding("job", True, detail), _rule(id_rule(own, job), reply.id_rule)], reply.columns

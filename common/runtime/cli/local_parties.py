@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import JobError
+from common.rpc.addresses import free_ports
 from common.rpc.certs import create_ca, issue
 from common.runtime.cli.serve import service_command
 from common.runtime.config_local import LocalConfig, LocalParty
 from common.runtime.config_party import PartyConfig, load_party
+from common.runtime.config_vfb2 import Vfb2Job
 from common.runtime.service_process import STOP_GRACE_S
 from common.types import Role
 
@@ -72,6 +74,7 @@ class LocalParties:
     folder: Path
     logs: Path
     running: list[LocalProcess] = field(default_factory=list)
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
     @asynccontextmanager
     async def started(self) -> AsyncIterator[PartyConfig]:
@@ -82,13 +85,16 @@ class LocalParties:
         """
         certificates = self.folder / "certs"
         create_ca(certificates, "vfl local, throw-away", CERTIFICATE_DAYS)
+        if isinstance(self.config.job, Vfb2Job):
+            self.addresses = self._reserved()
         try:
             for role in START_ORDER:
                 for party in self.config.parties:
                     if party.role == role:
                         issue(certificates, party.party, days=CERTIFICATE_DAYS)
                         self.running.append(await self._start(party))
-            yield self.running[-1].config
+            conducting = self.config.job.active
+            yield next(one.config for one in self.running if one.party.party == conducting)
         finally:
             await self._stop()
 
@@ -145,7 +151,7 @@ class LocalParties:
         own = party.model_dump(mode="json", exclude_unset=True)
         certificates = self.folder / "certs"
         own |= {
-            "listen": "127.0.0.1:0",
+            "listen": self.addresses.get(party.party, "127.0.0.1:0"),
             "tls": {
                 "ca": str(certificates / "ca.pem"),
                 "cert": str(certificates / f"{party.party}.pem"),
@@ -159,13 +165,18 @@ class LocalParties:
 
     def _peers(self, party: LocalParty) -> dict[str, str | None]:
         """Return all other parties, as policies name whom they work with; null for those not dialled."""
-        addresses = {
+        addresses: dict[str, str | None] = dict(self.addresses) or {
             one.party.party: None if one.party.role == party.role else one.config.dial_address
             for one in self.running
         }
         return {
             one.party: addresses.get(one.party) for one in self.config.parties if one.party != party.party
         }
+
+    def _reserved(self) -> dict[str, str]:
+        """Return an address for everybody: in this job parties dial each other in a circle."""
+        names = [party.party for party in self.config.parties]
+        return {name: f"127.0.0.1:{port}" for name, port in zip(names, free_ports(len(names)), strict=True)}
 
     async def _stop(self) -> None:
         stopping = [_ended(one.process) for one in reversed(self.running)]

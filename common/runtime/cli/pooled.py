@@ -53,7 +53,7 @@ def pooled_run(config: LocalConfig, report: Mapping[str, Any]) -> Pooled:
     job = config.job
     if not isinstance(job, JobConfig):
         raise ConfigError(f"the algorithm {job.algorithm} has no pooled run to be compared with")
-    designs, labels = _designs(config)
+    designs, labels = _designs(config, job)
     X = np.column_stack([design.matrix for design in designs.values()])
     active = designs[job.active]
     train = active.train
@@ -75,9 +75,8 @@ def pooled_run(config: LocalConfig, report: Mapping[str, Any]) -> Pooled:
     )
 
 
-def _designs(config: LocalConfig) -> tuple[dict[str, LinearDesign], Floats]:
+def _designs(config: LocalConfig, job: JobConfig) -> tuple[dict[str, LinearDesign], Floats]:
     """Return every party's columns, the active party's last, and the labels."""
-    job = config.job
     parties = {party.party: _as_party(party) for party in config.parties}
     if not isinstance(job, JobConfig):
         raise ConfigError("only encrypted regression is compared with pooled training here")

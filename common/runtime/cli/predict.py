@@ -22,6 +22,7 @@ from common.runtime.cli.operator import Operator, made_folder, operating, raise_
 from common.runtime.cli.results import print_results
 from common.runtime.config_party import PartyConfig, load_party
 from common.runtime.config_predict import PredictJob, prediction_name
+from common.runtime.config_vfb2 import Vfb2Job
 from common.runtime.job_kinds import job_from_json
 from common.runtime.state import write_atomically
 
@@ -78,6 +79,7 @@ def prediction_with(record: JobRecord, dataset: str) -> PredictJob:
         "job": prediction_name(trained.job),
         "algorithm": "predict",
         "active": trained.active,
+        "also_active": list(trained.also_active) if isinstance(trained, Vfb2Job) else [],
         "passive": list(trained.scorers),
         "model": record.job_id,
         "data": {"dataset": dataset},

@@ -50,8 +50,8 @@ def agreed_model(own: PartyConfig, job: PredictJob, store: JobStore) -> tuple[Sa
             f"the model of job {job.model} was not trained for {job.active}",
             advice="Only the active party of the job that trained a model gets scores of it.",
         )
-    if set(model.passive) != set(job.passive):
-        raise Refused(f"the model of job {job.model} was trained with other passive parties than these")
+    if (set(model.passive), set(model.also_active)) != (set(job.passive), set(job.also_active)):
+        raise Refused(f"the model of job {job.model} was trained with other parties than these")
     return model, digest
 
 

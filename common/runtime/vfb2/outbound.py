@@ -1,0 +1,51 @@
+"""Words that wait for one party, and travel together when they do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Generic, TypeVar
+
+from google.protobuf.message import Message
+
+from common.rpc.chunks import CHUNK_BYTES
+
+W = TypeVar("W", bound=Message)
+
+
+class Outbound(Generic[W]):
+    """A queue with one reader; what is in it is bounded by what the protocol lets be in flight."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[W] = deque()
+        self._news = asyncio.Event()
+        self._closed = False
+
+    def put(self, word: W) -> None:
+        """Let a word wait for the next message."""
+        self._waiting.append(word)
+        self._news.set()
+
+    def close(self) -> None:
+        """End the stream after what waits."""
+        self._closed = True
+        self._news.set()
+
+    async def batches(self) -> AsyncIterator[list[W]]:
+        """Yield what waits, at most about a chunk at a time; while one is being sent, the next one grows."""
+        while True:
+            await self._news.wait()
+            while self._waiting:
+                yield self._next()
+            if self._closed:
+                return
+            self._news.clear()
+
+    def _next(self) -> list[W]:
+        words, size = [], 0
+        while self._waiting and size < CHUNK_BYTES:
+            word = self._waiting.popleft()
+            size += word.ByteSize()
+            words.append(word)
+        return words

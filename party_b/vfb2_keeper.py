@@ -1,0 +1,269 @@
+"""The keeper of the epochs in VFB²: the first active party, while training lasts (ADR 0014).
+
+    settle    everybody freezes at the last cut → the objective, by masked sums → SVRG: θ̃ to everybody
+    go        dominators begin updates; the keeper counts the rows of all
+    end       the cut; with SVRG, in mode sync and in the last epoch, dominators halt first: it is exact
+
+All of it can be begun again at any place: what has been decided is on the disk before anybody is told, and
+saying it again changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from common.errors import RemoteProtocolError
+from common.glm.asynchronous import Cut, EpochEnd, ReferencePart
+from common.glm.epochs import EpochKeeper
+from common.rpc.pb import vfb2_pb2 as pb
+from common.runtime.vfb2.engine import Place
+from common.runtime.vfb2.journal import Journal
+from common.runtime.vfb2.wire import ROWS_PER_PIECE, ROWS_PER_REFERENCE, end_message, reference_word
+from common.types import Floats
+from party_b.vfb2 import Dominator
+from party_b.vfb2_dominating import DominatorEngine, steps_of_epoch
+from party_b.vfb2_epochs import EpochBook
+
+# Is told the number of an epoch, and the objective at its end.
+EpochDone = Callable[[int, float], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Answers:
+    """What the parties have answered the keeper, by party: numbers of epochs and updates, −1 for none."""
+
+    frozen: dict[str, int] = field(default_factory=dict)
+    referred: dict[str, int] = field(default_factory=dict)
+    halted: dict[str, int] = field(default_factory=dict)
+    started_over: dict[str, int] = field(default_factory=dict)
+    finished: dict[str, pb.Finished] = field(default_factory=dict)
+
+
+class KeeperEngine(DominatorEngine):
+    """The engine of the party that keeps the epochs: it hears the answers, its own among them."""
+
+    def __init__(self, place: Place, role: Dominator, journal: Journal) -> None:
+        """Take a role that stands where the journal says."""
+        super().__init__(place, role, journal)
+        self.answers = Answers()
+        self.broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._news = asyncio.Event()
+
+    def begin_answers(self, standing: Mapping[str, pb.TrainingPrepared]) -> None:
+        """Begin a session with what every guest says of where it stands."""
+        self.answers = Answers(
+            frozen={name: told.epoch - 1 for name, told in standing.items()},
+            referred={name: told.epoch - 1 for name, told in standing.items() if not told.awaits_reference},
+        )
+        self.broken = asyncio.get_running_loop().create_future()
+
+    def interrupted(self, peer: str) -> None:
+        """Note that a stream to a party broke, ours or another one's."""
+        if not self.broken.done():
+            self.broken.set_result(peer)
+
+    def say(self, word: pb.CollaboratorWord) -> None:
+        """Answer ourselves."""
+        self.on_answer(self.place.party, word.WhichOneof("word"), word)
+
+    def on_answer(self, peer: str, kind: str | None, word: pb.CollaboratorWord) -> None:
+        """Note an answer."""
+        answers = self.answers
+        if kind == "frozen":
+            answers.frozen[peer] = word.frozen.epoch
+        elif kind == "referred":
+            answers.referred[peer] = word.referred.epoch
+        elif kind == "halted" and peer in self.place.limits.dominators:
+            answers.halted[peer] = word.halted.last
+        elif kind == "started_over":
+            answers.started_over[peer] = word.started_over.trial
+        elif kind == "finished":
+            answers.finished[peer] = word.finished
+        elif kind == "interrupted":
+            self.interrupted(peer)
+        else:
+            raise RemoteProtocolError(f"{peer} may not say {kind!r} to the keeper")
+
+    def progressed(self) -> None:
+        """Go on, and let the keeper look."""
+        super().progressed()
+        self._news.set()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds that updates or answers bring about."""
+        while not holds():
+            self._news.clear()
+            await self._news.wait()
+
+    def tell(self, word: pb.DominatorWord) -> None:
+        """Say something to everybody else."""
+        self._send(word)
+
+    def tell_one(self, peer: str, word: pb.DominatorWord) -> None:
+        """Say something to one party."""
+        self._links[peer].put(word)
+
+    def halt(self) -> None:
+        """Let every dominator halt, ourselves included."""
+        self.answers.halted.clear()
+        for peer in self.place.limits.dominators[1:]:
+            self.tell_one(peer, pb.DominatorWord(halt=pb.Halt()))
+        self._on_halt()
+        self._after()
+
+    def go(self, epoch: int) -> None:
+        """Let every dominator begin updates, ourselves included."""
+        for peer in self.place.limits.dominators[1:]:
+            self.tell_one(peer, pb.DominatorWord(go=pb.Go(epoch=epoch)))
+        self._on_go(epoch)
+        self._after()
+
+    def refer_to(self, parts: Sequence[ReferencePart]) -> None:
+        """Take SVRG's θ̃ ourselves, and keep it."""
+        for part in parts:
+            self.collaboration.absorb_reference(part)
+        word = pb.CollaboratorWord(referred=pb.Referred(epoch=parts[0].epoch))
+        self._keep(lambda: self.say(word))
+
+    def finish(self, end: EpochEnd) -> None:
+        """Let everybody finish with the updates of a cut, ourselves included."""
+        self.tell(pb.DominatorWord(finish=pb.Finish(epoch=end.epoch, cut=dict(end.cut))))
+        self._finish = end
+        self._after()
+
+
+class Keeper:
+    """Training from wherever everybody stands to its end."""
+
+    def __init__(self, engine: KeeperEngine, book: EpochBook, epoch_done: EpochDone) -> None:
+        """Go on with what was decided before."""
+        train = engine.place.job.train
+        self._engine = engine
+        self._book = book
+        self._epoch_done = epoch_done
+        self._epochs = EpochKeeper(engine.place.limits.train, train.epochs, train.tolerance)
+        for epoch, objective in enumerate(book.objectives):
+            self._epochs.judge(epoch, objective)
+        self._halted = True
+
+    async def run(self) -> None:
+        """Train in one session until training ends; every party has finished then."""
+        self._halted = True  # a session begins with everybody at rest
+        if self._book.end is None:
+            await self._end_epoch(dict.fromkeys(self._engine.place.limits.dominators, 0))
+        await self._settle()
+        while not self._book.ending:
+            await self._run_epoch()
+            await self._settle()
+        await self._finish()
+
+    async def measure(self) -> tuple[Floats, Floats]:
+        """Sum up the scores of all training and test rows at the final blocks, for the keeper alone."""
+        role, limits = self._engine.role, self._engine.place.limits
+        await self._sum_training_rows()
+        asked = role.ask_test_scores(limits.test, ROWS_PER_PIECE)
+        await self._engine.sums_of(asked)
+        test = np.concatenate([role.opened(request) for request in asked]) if asked else np.zeros(0)
+        return role.joint_scores(), test
+
+    async def _settle(self) -> None:
+        """Bring everybody to the last end, measure there, and with SVRG hand out θ̃."""
+        engine, collaboration, end = self._engine, self._engine.collaboration, self._book.require_end()
+        if end.epoch == collaboration.epoch:
+            engine.end_epoch(end)
+        await engine.until(lambda: collaboration.epoch == end.epoch + 1)
+        engine.tell(pb.DominatorWord(epoch_end=end_message(end)))
+        guests = engine.place.job.guests
+        await engine.until(lambda: all(engine.answers.frozen.get(name, -1) >= end.epoch for name in guests))
+        judged = len(self._book.objectives) > end.epoch
+        if not judged or (collaboration.phase == "referring" and not self._book.ending):
+            await self._sum_training_rows()
+        if not judged:
+            await self._judge(end.epoch)
+        if engine.place.job.train.update == "svrg" and not self._book.ending:
+            await self._hand_out_reference(end.epoch)
+
+    async def _sum_training_rows(self) -> None:
+        engine = self._engine
+        requests = engine.role.ask_measure(ROWS_PER_PIECE)
+        await engine.sums_of(requests)
+        for request in requests:
+            engine.role.take_measure(request.number)
+
+    async def _judge(self, epoch: int) -> None:
+        objective = self._engine.role.objective()
+        verdict = self._epochs.judge(epoch, objective)
+        await asyncio.to_thread(self._book.add_objective, objective)
+        if verdict.last:
+            await asyncio.to_thread(self._book.stop, verdict.because, verdict.converged)
+        self._engine.tell(pb.DominatorWord(verdict=pb.EpochVerdict(epoch=epoch, objective=objective)))
+        await self._epoch_done(epoch, objective)
+
+    async def _hand_out_reference(self, epoch: int) -> None:
+        """Give θ̃ of the last snapshot to whoever waits for it."""
+        engine, answers = self._engine, self._engine.answers
+        guests = engine.place.job.guests
+        own_waits = engine.collaboration.phase == "referring"
+        parts = engine.role.reference(ROWS_PER_REFERENCE) if own_waits else self._known_reference(epoch)
+        for name in guests:
+            if answers.referred.get(name, -1) < epoch:
+                for part in parts:
+                    engine.tell_one(name, reference_word(part))
+        if own_waits:
+            engine.refer_to(parts)
+            await engine.until(lambda: answers.referred.get(engine.place.party, -1) == epoch)
+        await engine.until(lambda: all(answers.referred.get(name, -1) >= epoch for name in guests))
+
+    def _known_reference(self, epoch: int) -> list[ReferencePart]:
+        thetas = self._engine.collaboration.block.rule.tables()["reference"]
+        begins = range(0, len(thetas), ROWS_PER_REFERENCE)
+        return [ReferencePart(epoch, begin, thetas[begin : begin + ROWS_PER_REFERENCE]) for begin in begins]
+
+    async def _run_epoch(self) -> None:
+        """Let dominators go until the epoch has seen its rows, and decide on its cut."""
+        engine, job = self._engine, self._engine.place.job
+        epoch, progress = engine.collaboration.epoch, engine.collaboration.progress
+        is_sync = job.train.mode == "sync"
+        self._halted = False
+        engine.go(epoch)
+        if is_sync:
+            cut: Cut = dict.fromkeys(job.dominators, epoch * steps_of_epoch(engine.place))
+            await engine.until(lambda: progress.covers(cut))
+        else:
+            await engine.until(lambda: self._epochs.due(epoch, progress.rows))
+            exact = job.train.update == "svrg" or epoch >= job.train.epochs
+            cut = await self._exact_cut() if exact else progress.counts
+        await self._end_epoch(cut)
+
+    async def _exact_cut(self) -> Cut:
+        """Let every dominator halt, and return how many updates each has made."""
+        engine = self._engine
+        engine.halt()
+        self._halted = True
+        dominators = engine.place.limits.dominators
+        await engine.until(lambda: all(name in engine.answers.halted for name in dominators))
+        cut = dict(engine.answers.halted)
+        await engine.until(lambda: engine.collaboration.progress.covers(cut))
+        return cut
+
+    async def _end_epoch(self, cut: Cut) -> None:
+        """Decide on a cut, on the disk, before anybody hears of it."""
+        end = EpochEnd(self._engine.collaboration.epoch, cut)
+        await asyncio.to_thread(self._book.decide, end)
+
+    async def _finish(self) -> None:
+        """End training with everybody, at an exact cut whose objective is known."""
+        engine = self._engine
+        if engine.collaboration.phase != "finished":
+            cut = await self._exact_cut()
+            if cut != dict(self._book.require_end().cut):
+                # Updates went on while the last objective was summed up; the model's own is to be reported.
+                await self._end_epoch(cut)
+                await self._settle()
+        engine.finish(self._book.require_end())
+        members = engine.place.job.members
+        await engine.until(lambda: all(name in engine.answers.finished for name in members))

@@ -1,0 +1,172 @@
+"""What a finished VFB² job leaves at the party that conducted it: report and predictions."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from common.glm.score_fit import fit_scores, score_objective
+from common.rpc.greeting import package_version
+from common.rpc.pb import job_pb2
+from common.rpc.pb import vfb2_pb2 as pb
+from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.state import JobStore
+from common.runtime.vfb2.columns import Columns, Labels
+from common.types import Floats, Role
+from party_b.alignment import Aligned
+from party_b.classification import classified
+from party_b.evaluation import Evaluation, ScoredRows, predictions_csv, regressed
+from party_b.leaks_vfb2 import Vfb2Size, vfb2_flows, vfb2_leaks
+from party_b.report import ModelPart, RowCounts, RunRecord, Traffic, report_html, report_json
+from party_b.vfb2_epochs import EpochBook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Vfb2Outcome:
+    """Everything B knows when the job has been closed everywhere.
+
+    Attributes:
+        scores: The joint ones of the training rows and of the test rows.
+        widths: Columns by party, the intercept included.
+        rows: By party, before alignment.
+        book: Objectives and why training ended.
+        finished: What every party said at the end.
+    """
+
+    job_id: str
+    job: Vfb2Job
+    aligned: Aligned
+    columns: Columns
+    ids: Sequence[str] = field(repr=False)
+    labels: Labels = field(repr=False)
+    scores: tuple[Floats, Floats] = field(repr=False)
+    weights: Floats = field(repr=False)
+    widths: Mapping[str, int]
+    rows: Mapping[str, int]
+    book: EpochBook
+    finished: Mapping[str, pb.Finished]
+    seconds: Mapping[str, float]
+    computing: Mapping[str, float]
+    replies: Mapping[str, job_pb2.CloseJobReply]
+    own_traffic: tuple[int, int]
+
+
+def write_vfb2(outcome: Vfb2Outcome, store: JobStore) -> None:
+    """Measure the model and write report.json, report.html and predictions_test.csv into B's state."""
+    rows = _scored_rows(outcome)
+    record = _record(outcome, _evaluate(outcome, rows))
+    store.write_json(outcome.job_id, "report.json", report_json(record))
+    store.write_bytes(outcome.job_id, "report.html", report_html(record).encode())
+    store.write_bytes(outcome.job_id, "predictions_test.csv", predictions_csv(outcome.ids, rows))
+
+
+def _scored_rows(outcome: Vfb2Outcome) -> ScoredRows:
+    columns = outcome.columns
+    scores = np.zeros(len(outcome.labels.values))
+    scores[columns.train_rows], scores[columns.test_rows] = outcome.scores
+    nothing = np.zeros((len(scores), 0))  # B alone is fitted below, on rows that may be sparse
+    return ScoredRows(nothing, outcome.labels.values, scores, columns.train_rows, columns.test_rows)
+
+
+def _evaluate(outcome: Vfb2Outcome, rows: ScoredRows) -> Evaluation:
+    """Measure the federation's scores, and B alone: its own columns at the optimum of the same objective."""
+    columns, job, labels = outcome.columns, outcome.job, outcome.labels
+    y, loss = labels.values[columns.train_rows], job.train.loss
+    weights = fit_scores(columns.train, y, columns.penalties, loss)
+    alone = np.zeros(len(rows.scores))
+    for positions, part in ((columns.train_rows, columns.train), (columns.test_rows, columns.test)):
+        alone[positions] = part.scores(np.arange(len(positions)), weights)
+    objective = score_objective(columns.train, y, weights, columns.penalties, loss)
+    if labels.signed is not None:
+        return classified(rows, labels.signed, alone, objective)
+    return regressed(rows, alone, objective)
+
+
+def _record(outcome: Vfb2Outcome, evaluation: Evaluation) -> RunRecord:
+    job, book, columns = outcome.job, outcome.book, outcome.columns
+    size = Vfb2Size(
+        columns=outcome.widths,
+        ids=outcome.rows,
+        train=len(columns.train_rows),
+        test=len(columns.test_rows),
+        epochs=len(book.objectives) - 1,
+        updates={name: int(count) for name, count in book.require_end().cut.items()},
+        shared=outcome.aligned.shared,
+        reused=outcome.aligned.reused,
+    )
+    sent, received = outcome.own_traffic
+    features = columns.preprocessing.features
+    return RunRecord(
+        settings=json.loads(job.canonical_json()),
+        job_id=outcome.job_id,
+        version=package_version(),
+        parties=_roles(job),
+        rows=RowCounts(outcome.rows, len(outcome.labels.values), size.train, size.test),
+        rounds=size.epochs,
+        converged=book.converged,
+        stopped_because="tolerance" if book.converged else "epochs",
+        loss_history=book.objectives[1:],
+        metrics=evaluation.metrics(),
+        lift=evaluation.lift,
+        seconds_total=sum(outcome.seconds.values()),
+        seconds_by_phase=outcome.seconds,
+        seconds_by_party={job.active: dict(outcome.computing)}
+        | {name: dict(reply.seconds) for name, reply in outcome.replies.items()},
+        traffic={job.active: Traffic(sent, received)}
+        | {name: Traffic(reply.sent_bytes, reply.received_bytes) for name, reply in outcome.replies.items()},
+        leaks=vfb2_leaks(job, size),
+        models={
+            job.active: ModelPart(
+                features,
+                outcome.weights[: len(features)].tolist(),
+                float(outcome.weights[-1]) if job.data.intercept else None,
+                columns.preprocessing.to_json(),
+            )
+        },
+        notes=[*columns.notes, *_notes(outcome), *evaluation.notes],
+        flows=vfb2_flows(job, size),
+        reference_losses={f"{job.active} alone": evaluation.local_objective},
+        details={"vfb2": _details(outcome, size)},
+        ended_at=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+    )
+
+
+def _details(outcome: Vfb2Outcome, size: Vfb2Size) -> dict[str, object]:
+    """Return what only asynchronous training has to say."""
+    training_s = outcome.seconds.get("training", 0.0)
+    return {
+        "objective_at_start": outcome.book.objectives[0],
+        "learning_rate": outcome.book.learning_rate,
+        "updates": dict(size.updates),
+        "updates_per_second": sum(size.updates.values()) / training_s if training_s else None,
+        "staleness": {name: _histogram(told) for name, told in sorted(outcome.finished.items())},
+        "digest": {name: told.digest for name, told in sorted(outcome.finished.items())},
+        "same_updates_everywhere": len({told.digest for told in outcome.finished.values()}) == 1,
+        "sessions": outcome.book.session,
+    }
+
+
+def _histogram(told: pb.Finished) -> dict[str, int]:
+    return {str(stale): int(told.staleness[stale]) for stale in sorted(told.staleness)}
+
+
+def _notes(outcome: Vfb2Outcome) -> list[str]:
+    aligned, most = len(outcome.labels.values), min(outcome.rows.values())
+    notes = [] if outcome.labels.signed is None else [outcome.labels.signed.describe()]
+    if aligned < most:
+        notes.append(f"{aligned:,} rows are common to all parties; {most:,} would have been possible")
+    if outcome.aligned.reused:
+        notes.append("ids were not aligned again: every party had kept the alignment of an earlier job")
+    if outcome.book.chosen:
+        notes.append(outcome.book.chosen)
+    notes.append(f"training ended because {outcome.book.because}")
+    return notes
+
+
+def _roles(job: Vfb2Job) -> dict[str, Role]:
+    roles: dict[str, Role] = dict.fromkeys(job.passive, "passive")
+    return {**roles, **dict.fromkeys(job.dominators, "active")}
