@@ -22,6 +22,7 @@ from common.runtime.config_party import PartyConfig
 from common.runtime.config_vfb2 import Vfb2Job
 from common.runtime.coordinator_client import in_round
 from common.runtime.saved_model import MODEL_FILE
+from common.runtime.state import make_folder
 from common.runtime.vfb2.columns import Columns, Labels, labels_of, prepare_columns, read_rows
 from common.runtime.vfb2.engine import Place
 from common.runtime.vfb2.guest_calls import Guest, saved_part
@@ -280,7 +281,8 @@ class Vfb2Conductor:
 
     def _guest(self) -> Guest:
         """Return what a guest would know of the job, which holds for us as well."""
-        folder = self._tools.store.job_dir(self._active.job_id)
+        folder = self._tools.store.checkpoint_dir(self._active.job_id)
+        make_folder(folder)
         return Guest(self._tools.own, self._job, self._turn, self._tools.wiretap, folder)
 
     async def _leave(self) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from common.errors import LocalProtocolError, UnknownJob
+from common.errors import LocalProtocolError
 from common.glm.asynchronous import EpochEnd
+from common.runtime.checkpoint import Checkpoint
 from common.runtime.state import JobStore, StateError
 
-EPOCHS_FILE = "epochs.json"
+_EPOCHS = "epochs"
 
 
 @dataclass(slots=True)
@@ -94,12 +95,13 @@ def epoch_book(store: JobStore, job_id: str) -> EpochBook:
         StateError: It cannot be read.
     """
 
-    def keep(values: Mapping[str, Any]) -> None:
-        store.write_json(job_id, EPOCHS_FILE, dict(values))
+    checkpoint = Checkpoint.of(store, job_id)
 
-    try:
-        kept = store.read_json(job_id, EPOCHS_FILE)
-    except UnknownJob:
+    def keep(values: Mapping[str, Any]) -> None:
+        checkpoint.keep(_EPOCHS, dict(values))
+
+    kept = checkpoint.kept(_EPOCHS)
+    if kept is None:
         return EpochBook(keep)
     try:
         end = kept["end"]
@@ -115,4 +117,4 @@ def epoch_book(store: JobStore, job_id: str) -> EpochBook:
             chosen=str(kept["chosen"]),
         )
     except (KeyError, TypeError, ValueError) as exc:
-        raise StateError("the record of the epochs is damaged", where=EPOCHS_FILE) from exc
+        raise StateError("the record of the epochs is damaged", where=str(checkpoint.folder)) from exc

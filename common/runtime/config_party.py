@@ -78,9 +78,9 @@ class Prediction(Section):
 class Policy(Section):
     """What this party agrees to; anything else is refused with the reason."""
 
-    algorithms: tuple[
-        Literal["he_linear", "he_logistic", "vfb2", "splitnn", "jpl", "fpd"], ...
-    ] = ("he_linear",)
+    algorithms: tuple[Literal["he_linear", "he_logistic", "vfb2", "splitnn", "jpl", "fpd"], ...] = (
+        "he_linear",
+    )
     min_rows: int = Field(default=50, ge=1)
     min_intersection: int = Field(default=50, ge=1)
     min_key_bits: KeyBits = MIN_KEY_BITS

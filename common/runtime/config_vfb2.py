@@ -141,6 +141,16 @@ class Vfb2Job(JobBase):
         return (self.active, *self.guests)
 
     @property
+    def takes_sparse_columns(self) -> bool:
+        """Sparse columns stay sparse: memory and work grow with what is not zero."""
+        return True
+
+    @property
+    def resumes(self) -> bool:
+        """The job goes on from every party's journal after a loss."""
+        return True
+
+    @property
     def is_classifier(self) -> bool:
         """Whether labels are two classes."""
         return self.train.loss in CLASSIFIERS

@@ -89,7 +89,8 @@ class LinearDesign:
 
 def read_dataset(own: PartyConfig, job: TrainingJob | NetJob) -> Table:
     """Read the data set that a job names, with its label at an active party, as `read_labelled` does."""
-    return read_labelled(own, job.data.dataset, job.data.label, job.data.positive)
+    table = read_labelled(own, job.data.dataset, job.data.label, job.data.positive)
+    return table if job.takes_sparse_columns else table.dense()
 
 
 def read_labelled(own: PartyConfig, name: str, column: str, positive: str | None) -> Table:
@@ -110,7 +111,7 @@ def read_labelled(own: PartyConfig, name: str, column: str, positive: str | None
             f"the data set has {table.rows}"
         )
     give_back()
-    return table if job.takes_sparse_columns else table.dense()
+    return table
 
 
 def id_rule(own: PartyConfig, job: JobBase) -> str:

@@ -1,4 +1,4 @@
-"""Parties of VFB² as processes: four tables of one classification problem, and the pooled optimum as oracle."""
+"""Parties of VFB² as processes: four tables of one problem, and the pooled optimum as oracle."""
 
 from __future__ import annotations
 

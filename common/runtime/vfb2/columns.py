@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, hstack
 
 from common.data.preprocess import Preprocessing
 from common.data.split import split_rows
 from common.data.table import Table
-from common.errors import ConfigError, DataError, NumericError
+from common.errors import ConfigError, DataError
 from common.glm.asynchronous import Progress
 from common.glm.block import Block
 from common.glm.collaboration import Collaboration
-from common.glm.feature_rows import DenseRows, FeatureRows
+from common.glm.feature_rows import DenseRows, FeatureRows, SparseRows
 from common.glm.labels import SignedLabels, signed_labels
 from common.glm.score_losses import penalty_named
 from common.glm.step_size import StepSchedule
@@ -101,14 +103,14 @@ def prepare_columns(table: Table, job: Vfb2Job, party: str) -> Columns:
 
     Raises:
         DataError: No row would be left to train on, or no column.
-        NumericError: A column has values beyond every use.
+        NumericError: A column is so large that it cannot be standardised.
         ConfigError: A feature is itself called `intercept`.
     """
     if party in job.dominators:
         table = table.without(job.data.label_of(party))
     train, test = split_rows(table.rows, job.data.test_fraction, job.data.split_seed)
     fitted = Preprocessing.fit(table.take(train), "standardize" if job.data.standardize else "none")
-    prepared = fitted.apply(table)
+    prepared = fitted.apply(table) if fitted.sparse is None else fitted.apply_sparse(table)
     matrix, names, penalties = prepared.matrix, fitted.features, np.full(len(fitted.features), job.model.l2)
     if party == job.active and job.data.intercept:
         if INTERCEPT in names:
@@ -117,7 +119,7 @@ def prepare_columns(table: Table, job: Vfb2Job, party: str) -> Columns:
                 advice="Rename the column, or exclude it.",
             )
         names = (*names, INTERCEPT)
-        matrix = np.column_stack([matrix, np.ones(len(matrix))])
+        matrix = _with_ones(matrix)
         penalties = np.append(penalties, job.model.l2 if job.model.penalize_intercept else 0.0)
     if not names:
         raise DataError(
@@ -125,14 +127,15 @@ def prepare_columns(table: Table, job: Vfb2Job, party: str) -> Columns:
             where=table.source,
             advice="bring columns that vary",
         )
-    _require_finite(matrix, names)
     notes = (*table.intake.sentences(), *fitted.notes(), *prepared.notes)
-    rows = DenseRows(matrix[train]), DenseRows(matrix[test])
+    kind = DenseRows if isinstance(matrix, np.ndarray) else SparseRows
+    rows = kind(matrix[train]), kind(matrix[test])
     return Columns(names, *rows, train, test, penalties, fitted, notes)
 
 
-def _require_finite(matrix: Floats, names: tuple[str, ...]) -> None:
-    finite = np.isfinite(matrix).all(axis=0)
-    if not finite.all():
-        broken = names[int(np.flatnonzero(~finite)[0])]
-        raise NumericError(f"feature {broken!r} has values that are not finite")
+def _with_ones(matrix: Any) -> Any:
+    """Return a matrix, dense or compressed, with a column of ones after its own."""
+    ones = np.ones((matrix.shape[0], 1))
+    if isinstance(matrix, np.ndarray):
+        return np.column_stack([matrix, ones])
+    return csr_array(hstack([matrix, csr_array(ones)], format="csr"))

@@ -12,7 +12,8 @@ from common.runtime.config_vfb2 import Vfb2Job
 from common.runtime.coordinator_client import peer_address
 from common.runtime.guest.align_calls import AlignmentCalls
 from common.runtime.guest.service import GuestServicer, Hosted
-from common.runtime.hosting import Ending
+from common.runtime.state import make_folder
+from common.runtime.unfinished import Ending
 from common.runtime.vfb2.columns import labels_of, prepare_columns, read_rows
 from common.runtime.vfb2.desk import Desk, TrainingServicer
 from common.runtime.vfb2.guest_calls import Guest, TrainingCalls, heard_failure
@@ -53,9 +54,10 @@ class Vfb2Guest(GuestServicer):
             columns = await asyncio.to_thread(prepare_columns, table, job, own.party)
             reply.columns = len(columns.names)
             return reply
-        folder = self._tools.store.job_dir(request.turn.job_id)
+        folder = self._tools.store.checkpoint_dir(request.turn.job_id)
+        await asyncio.to_thread(make_folder, folder)
         calls = make_calls(Guest(own, job, request.turn, self._tools.wiretap, folder), table, alignment)
-        hosted = self._host.add(request, job, calls)
+        hosted = await self._host.add(request, job, calls)
         hosted.attendees.expect((job.active,))
         calls.on_failure = lambda exc: self._failed(hosted, exc)
         calls.opened.set_result(reply)
