@@ -11,9 +11,9 @@ from common.rpc.pb import job_pb2 as pb
 from common.runtime.config_alone import AloneJob
 from common.runtime.config_net import NetJob
 from common.runtime.config_predict import PredictJob
-from common.runtime.saved_network import is_network
 from common.runtime.config_vfb2 import Vfb2Job
 from common.runtime.hosting import is_loss
+from common.runtime.saved_network import is_network
 from party_b.alone import AloneConductor
 from party_b.conductor import RegressionConductor
 from party_b.job_life import JobLife, Tools
