@@ -155,8 +155,8 @@ class DominatorEngine(Engine):
     def _may_begin(self) -> bool:
         if not self._going or len(self._standing) < len(self._links) or not self.role.may_pick():
             return False
-        if self.collaboration.progress.rows >= self._most_rows:
-            return False
+        if not self._sync and self.collaboration.progress.rows >= self._most_rows:
+            return False  # in mode sync an epoch is a number of steps, and may have some rows more
         if self._sums and self.role.next_request - min(self._sums) > window_of(self.place.job) // 2:
             return False  # a sum over many rows must not be overtaken until nobody remembers it
         return not self._sync or self._step_may_begin()

@@ -22,6 +22,7 @@ class EpochBook:
         keep: Writes them down.
         session: The number of the last session; grows over restarts.
         objectives: At the ends of epochs 0, 1, …
+        seconds: When they were known, since the first one; times between processes are not counted.
         end: The last end of an epoch.
         learning_rate: That training goes on with, None before it was chosen.
         ending: Whether training ends at the last end.
@@ -33,6 +34,7 @@ class EpochBook:
     keep: Callable[[Mapping[str, Any]], None]
     session: int = 0
     objectives: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
     end: EpochEnd | None = None
     learning_rate: float | None = None
     ending: bool = False
@@ -51,8 +53,9 @@ class EpochBook:
         self.end = end
         self._write()
 
-    def add_objective(self, objective: float) -> None:
-        """Note the objective at the last end."""
+    def add_objective(self, objective: float, seconds: float) -> None:
+        """Note the objective at the last end, and how long after the one before it was known."""
+        self.seconds.append(self.seconds[-1] + seconds if self.seconds else 0.0)
         self.objectives.append(objective)
         self._write()
 
@@ -78,6 +81,7 @@ class EpochBook:
             {
                 "session": self.session,
                 "objectives": self.objectives,
+                "seconds": self.seconds,
                 "end": end,
                 "learning_rate": self.learning_rate,
                 "ending": self.ending,
@@ -109,6 +113,7 @@ def epoch_book(store: JobStore, job_id: str) -> EpochBook:
             keep,
             session=int(kept["session"]),
             objectives=[float(value) for value in kept["objectives"]],
+            seconds=[float(value) for value in kept["seconds"]],
             end=None if end is None else EpochEnd(int(end["epoch"]), dict(end["cut"])),
             learning_rate=kept["learning_rate"],
             ending=bool(kept["ending"]),

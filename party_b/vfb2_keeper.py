@@ -11,6 +11,7 @@ saying it again changes nothing.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -149,6 +150,7 @@ class Keeper:
         for epoch, objective in enumerate(book.objectives):
             self._epochs.judge(epoch, objective)
         self._halted = True
+        self._judged_at = time.monotonic()
 
     async def run(self) -> None:
         """Train in one session until training ends; every party has finished then."""
@@ -197,7 +199,8 @@ class Keeper:
     async def _judge(self, epoch: int) -> None:
         objective = self._engine.role.objective()
         verdict = self._epochs.judge(epoch, objective)
-        await asyncio.to_thread(self._book.add_objective, objective)
+        before, self._judged_at = self._judged_at, time.monotonic()
+        await asyncio.to_thread(self._book.add_objective, objective, self._judged_at - before)
         if verdict.last:
             await asyncio.to_thread(self._book.stop, verdict.because, verdict.converged)
         self._engine.tell(pb.DominatorWord(verdict=pb.EpochVerdict(epoch=epoch, objective=objective)))

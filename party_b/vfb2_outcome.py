@@ -140,6 +140,7 @@ def _details(outcome: Vfb2Outcome, size: Vfb2Size) -> dict[str, object]:
     training_s = outcome.seconds.get("training", 0.0)
     return {
         "objective_at_start": outcome.book.objectives[0],
+        "objective_seconds": [round(value, 4) for value in outcome.book.seconds],
         "learning_rate": outcome.book.learning_rate,
         "updates": dict(size.updates),
         "updates_per_second": sum(size.updates.values()) / training_s if training_s else None,

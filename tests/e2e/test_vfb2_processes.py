@@ -62,6 +62,18 @@ async def test_the_synchronous_twin_reaches_the_same_optimum_without_staleness(f
         assert max(map(int, histogram)) <= 1
 
 
+async def test_a_synchronous_epoch_may_have_some_rows_more_than_there_are(federation, files):
+    """120 rows in steps of 2 × 7: nine steps, six rows more than there are; no epoch waits for ever."""
+    config = job(train={"update": "saga", "mode": "sync", "batch_size": 7, "epochs": 6})
+    _, report = await federation.run(config)
+    assert report["rounds"] == 6
+    assert report["vfb2"]["updates"] == {"party_b": 54, "party_b2": 54}
+    seconds = report["vfb2"]["objective_seconds"]
+    assert len(seconds) == 7
+    assert seconds == sorted(seconds)
+    assert seconds[0] == 0.0
+
+
 async def test_threads_share_a_block_and_reach_the_same_optimum(federation, files):
     config = job(train={"update": "saga", "threads": 3, "epochs": 25})
     await optimum_reached(federation, files, config, 1e-6)
