@@ -1,0 +1,104 @@
+"""`python -m benchmarks.vfb2 async|parties|dominators|lossless|echo`: the paper's experiments on services.
+
+Each prints a table and leaves JSON and a picture in benchmarks/vfb2/results/. Data come from --data, or from
+the folder that COLONNADE_DATA names, or are the example rows of configs/data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from benchmarks.vfb2 import asynchrony, dominated, lossless, scaling
+from benchmarks.vfb2.data import load
+from benchmarks.vfb2.federation import Layout
+
+
+def main() -> None:
+    """Run one experiment."""
+    options = _options()
+    asyncio.run(_EXPERIMENTS[options.experiment](options))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.vfb2", description=__doc__)
+    parser.add_argument("experiment", choices=sorted(_EXPERIMENTS))
+    parser.add_argument("--data", type=Path, help="folder of the data sets")
+    parser.add_argument("--set", nargs="+", default=None, help="a9a, credit, covtype")
+    parser.add_argument("--rows", type=int, help="a sample of so many rows")
+    parser.add_argument("--parties", type=int, default=4, help="q")
+    parser.add_argument("--active", type=int, default=2, help="m")
+    parser.add_argument("--counts", type=int, nargs="+", help="of parties, or of dominators")
+    parser.add_argument("--latency-ms", type=float, nargs="+", help="one way, between parties")
+    parser.add_argument("--updates", nargs="+", choices=["sgd", "svrg", "saga"], help="async: only these")
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--batch-size", type=int, nargs="+")
+    parser.add_argument("--learning-rate", type=float)
+    parser.add_argument("--slower-by", type=float, default=0.4, help="async: how much slower one party is")
+    parser.add_argument("--seeds", type=int, default=10, help="lossless: how many splits")
+    parser.add_argument("--repeats", type=int, default=3, help="echo: the median counts")
+    return parser.parse_args()
+
+
+async def _async(options: argparse.Namespace) -> None:
+    pooled = load((options.set or ["a9a"])[0], options.data).first(options.rows or 8_000)
+    usual = asynchrony.Settings()
+    updates = tuple(
+        (name, options.learning_rate or step, options.epochs or epochs)
+        for name, step, epochs in usual.updates
+        if name in (options.updates or ("sgd", "svrg", "saga"))
+    )
+    settings = asynchrony.Settings(
+        tuple(options.latency_ms or usual.latencies_ms),
+        updates,
+        options.slower_by,
+        (options.batch_size or [usual.batch_size])[0],
+    )
+    await asynchrony.run(pooled, settings, Layout(options.parties, options.active))
+
+
+async def _parties(options: argparse.Namespace) -> None:
+    pooled = scaling.wide(options.rows or 4_000, 4_000)
+    train = _train(options, "saga", 3, 64)
+    await scaling.parties(pooled, options.counts or (2, 4, 8), train)
+
+
+async def _dominators(options: argparse.Namespace) -> None:
+    pooled = load((options.set or ["a9a"])[0], options.data).first(options.rows or 4_000)
+    layout = Layout(options.parties, 1, (options.latency_ms or [5.0])[0] / 1e3)
+    train = {**_train(options, "saga", 4, 32), "max_staleness": 4}
+    await scaling.dominators(pooled, options.counts or (1, 2, 3), layout, train)
+
+
+async def _lossless(options: argparse.Namespace) -> None:
+    sets = [load(name, options.data).first(options.rows) for name in options.set or ("credit", "a9a")]
+    train = {**_train(options, "svrg", 40, 64), "tolerance": 1e-10}
+    await lossless.run(sets, options.seeds, Layout(options.parties, options.active), train)
+
+
+async def _echo(options: argparse.Namespace) -> None:
+    pooled = load((options.set or ["credit"])[0], options.data).first(options.rows or 8_000)
+    await dominated.run(pooled, options.batch_size or (1, 256), options.repeats, 32)
+
+
+def _train(options: argparse.Namespace, update: str, epochs: int, batch_size: int) -> dict[str, object]:
+    return {
+        "update": update,
+        "epochs": options.epochs or epochs,
+        "batch_size": (options.batch_size or [batch_size])[0],
+        "learning_rate": options.learning_rate or 0.05,
+    }
+
+
+_EXPERIMENTS = {
+    "async": _async,
+    "parties": _parties,
+    "dominators": _dominators,
+    "lossless": _lossless,
+    "echo": _echo,
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Experiments 2 and 3: how much faster an epoch gets with more parties, and with more dominators.
+
+More parties share the columns: each has fewer of them to multiply. On a machine with fewer cores than parties
+a clock cannot show that, so the processor seconds of the busiest party stand beside it. More dominators have
+more updates under way: that shows on a clock wherever links, not processors, are what one waits for.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.vfb2 import pictures, results
+from benchmarks.vfb2.data import Pooled
+from benchmarks.vfb2.federation import Layout, Run, federation
+from benchmarks.vfb2.processor import ProcessorTime
+
+L2 = 1e-4
+
+
+def wide(rows: int, columns: int) -> Pooled:
+    """Return invented rows that are wide enough for arithmetic to matter beside messages."""
+    rng = np.random.default_rng(7)
+    features = rng.normal(size=(rows, columns))
+    weights = rng.normal(size=columns) / np.sqrt(columns)
+    labels = np.where(features @ weights + 0.3 * rng.logistic(size=rows) > 0, 1.0, -1.0)
+    return Pooled(f"invented {rows:,} × {columns:,}", features, labels)
+
+
+async def parties(pooled: Pooled, counts: Sequence[int], train: dict[str, Any]) -> list[dict[str, Any]]:
+    """Run one job for each number of parties q; one of them dominates."""
+    rows = []
+    for count in counts:
+        # One party alone is a federation of two of which the second has a single column.
+        rows.append({"parties": count, **await _measured(pooled, Layout(count, 1), train)})
+    _finish("parties", rows, "parties", f"{pooled.name}, m = 1, batch {train['batch_size']}")
+    return rows
+
+
+async def dominators(
+    pooled: Pooled, counts: Sequence[int], layout: Layout, train: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Run one job for each number of dominators m among the same q parties, all far from each other."""
+    rows = []
+    for count in counts:
+        placed = Layout(layout.parties, count, layout.latency_s)
+        rows.append({"active": count, **await _measured(pooled, placed, train)})
+    title = f"{pooled.name}, q = {layout.parties}, {layout.latency_s * 1e3:g} ms, batch {train['batch_size']}"
+    _finish("dominators", rows, "active", title)
+    return rows
+
+
+async def _measured(pooled: Pooled, layout: Layout, train: dict[str, Any]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="vfl-vfb2-") as folder:
+        async with federation(layout, pooled, Path(folder)) as running:
+            warm = {**train, "epochs": 1}
+            await running.run(warm, {"test_fraction": 0.0}, L2)  # ids aligned, files read once
+            before = _processor_s(running.processes)
+            done = await running.run(train, {"test_fraction": 0.0}, L2)
+            used = {name: now - before[name] for name, now in _processor_s(running.processes).items()}
+    row = {**_row(done), "processor_s": used, "busiest_s": max(used.values())}
+    print(row, flush=True)
+    return row
+
+
+def _processor_s(processes: Any) -> dict[str, float]:
+    return {name: ProcessorTime(process.pid).seconds() for name, process in processes.items()}
+
+
+def _row(done: Run) -> dict[str, Any]:
+    return {
+        "seconds_an_epoch": done.seconds[-1] / (len(done.objectives) - 1),
+        "objective": done.objectives[-1],
+        "updates": done.report["vfb2"]["updates"],
+    }
+
+
+def _finish(name: str, rows: list[dict[str, Any]], over: str, title: str) -> None:
+    for row in rows:
+        row["speed_up"] = rows[0]["seconds_an_epoch"] / row["seconds_an_epoch"]
+        row["work_speed_up"] = rows[0]["busiest_s"] / row["busiest_s"] if over == "parties" else None
+    picture = results.keep(name, rows, title=title)
+    columns = {
+        over: {"parties": "q", "active": "m"}[over],
+        "seconds_an_epoch": "s an epoch",
+        "speed_up": "speed-up",
+        "busiest_s": "processor s, busiest",
+        "work_speed_up": "speed-up of that",
+        "objective": "objective",
+    }
+    results.show(title, rows, columns)
+    pictures.speedup(picture, rows, over, title)
