@@ -17,7 +17,7 @@ import json
 import multiprocessing
 import os
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
@@ -49,7 +49,12 @@ def main() -> None:
             console.print(name, measure(Plan(options.data, name, options.rows)))
             continue
         with ProcessPoolExecutor(options.processes, mp_context=context) as executor:
-            plan = _tuned(Plan(options.data, name, options.rows), executor, console)
+            plan = Plan(options.data, name, options.rows)
+            plan = (
+                _tuned(plan, executor, console)
+                if options.l2 is None
+                else replace(plan, optimisation=Optimisation(embedding_l2=options.l2))
+            )
             if options.protections:
                 _protections(plan, options, executor)
                 continue
@@ -70,9 +75,9 @@ def _lift(plan: Plan, options: argparse.Namespace, executor: ProcessPoolExecutor
         executor.submit(run_seed, plan, seed, overlap, recipes)
         for overlap, seed in product(options.overlaps, options.seeds)
     ]
-    outcomes = [one for job in jobs for one in job.result().outcomes]
-    _write(options, plan, outcomes)
-    return outcomes
+    for job in as_completed(jobs):
+        _write(options, plan, job.result().outcomes)
+    return [one for job in jobs for one in job.result().outcomes]
 
 
 def _protections(plan: Plan, options: argparse.Namespace, executor: ProcessPoolExecutor) -> None:
@@ -132,6 +137,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, help="a random sample of so many rows")
     parser.add_argument("--ablations", action="store_true", help="also JPL without each of its terms")
     parser.add_argument("--protections", action="store_true", help="attacks, protections and their cost")
+    parser.add_argument("--l2", type=float, help="embedding L2, instead of choosing it on validation rows")
     parser.add_argument("--latency", action="store_true", help="how long one prediction takes")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--picture", type=Path, help="AUC against overlap, as PNG or SVG")

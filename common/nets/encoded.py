@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from common.data.columns import Codes
+from common.errors import LocalProtocolError
+from common.nets.shape import FieldLayout
 from common.types import Ints
 
 
@@ -25,6 +27,16 @@ class EncodedRows:
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    def require_fit(self, layout: FieldLayout) -> None:
+        """Return if a network of this layout can take the rows.
+
+        Raises:
+            LocalProtocolError: They were encoded by another plan.
+        """
+        n = len(self.indices)
+        if self.indices.shape != (n, sum(layout.widths)) or self.numbers.shape != (n, layout.numbers):
+            raise LocalProtocolError("the rows were encoded for another network")
 
     def take(self, rows: Ints) -> EncodedRows:
         """Return the rows at these positions, copied into memory."""

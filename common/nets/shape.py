@@ -31,6 +31,18 @@ class FieldLayout:
     widths: tuple[int, ...]
     numbers: int
 
+    def __post_init__(self) -> None:
+        """Refuse what is no input.
+
+        Raises:
+            ConfigError: A count is out of its range, or there is no column.
+        """
+        counts = (*self.sizes, *self.widths)
+        if len(self.sizes) != len(self.widths) or any(one < 1 for one in counts) or self.numbers < 0:
+            raise ConfigError("a field has a table of at least one row and at least one index column")
+        if not counts and not self.numbers:
+            raise ConfigError("a network needs at least one column")
+
     @property
     def table_rows(self) -> int:
         """Rows of the party's one embedding table; the last one is the padding and stays zero."""

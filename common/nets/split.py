@@ -56,7 +56,12 @@ class PassiveNetwork:
     def __init__(
         self, rows: EncodedRows, layout: FieldLayout, settings: NetSettings, release: Release = OPEN_RELEASE
     ) -> None:
-        """Make a network with new weights over A's encoded rows."""
+        """Make a network with new weights over A's encoded rows.
+
+        Raises:
+            LocalProtocolError: The rows were encoded for another layout.
+        """
+        rows.require_fit(layout)
         self._rows, self._layout, self._settings, self._release = rows, layout, settings, release
         encoder = Encoder(layout, settings.shape, generator(settings.seed, "weights passive"))
         self._encoder = encoder.to(device())
@@ -185,7 +190,9 @@ class ActiveNetwork:
 
         Raises:
             DataError: A label is neither 0 nor 1.
+            LocalProtocolError: The rows were encoded for another layout.
         """
+        rows.require_fit(layout)
         if not np.isin(labels[~np.isnan(labels)], (0.0, 1.0)).all() or len(labels) != len(rows):
             raise DataError("a network needs one label for each row, and all of them 0 or 1")
         self._rows, self._layout, self._settings = rows, layout, settings

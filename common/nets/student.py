@@ -142,7 +142,12 @@ class Student:
         return Student(self._layout, self._settings, recipe, self._members[:members])
 
     def logits(self, rows: EncodedRows) -> Floats:
-        """Return scores (n,); the mean over members."""
+        """Return scores (n,); the mean over members.
+
+        Raises:
+            LocalProtocolError: The rows were encoded for another layout.
+        """
+        rows.require_fit(self._layout)
         total = np.zeros(len(rows))
         for modules in self._members:
             total += _logits(modules, rows, np.arange(len(rows)))
@@ -278,6 +283,7 @@ def _single(values: Floats | Singles) -> torch.Tensor:
 
 
 def _check(data: StudentRows, recipe: Recipe) -> None:
+    data.rows.require_fit(data.layout)
     if not len(data.training) or not len(data.validation):
         raise DataError("a student needs rows to train on and rows to validate on")
     used = data.labels[np.concatenate([data.training, data.validation])]

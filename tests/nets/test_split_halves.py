@@ -144,6 +144,10 @@ def test_gradients_out_of_turn_or_of_another_shape_are_refused() -> None:
         active.step(first, {"a": h[:5]})
     with pytest.raises(NumericError):
         active.step(first, {"a": np.full_like(h, np.nan)})
+    with pytest.raises(LocalProtocolError):
+        PassiveNetwork(data.a, data.layout_b, NetSettings(SHAPE))
+    with pytest.raises(LocalProtocolError):
+        ActiveNetwork(data.a, data.labels, data.layout_b, NetSettings(SHAPE), ("a",))
     with pytest.raises(DataError):
         ActiveNetwork(data.b, data.labels + 1, data.layout_b, NetSettings(SHAPE), ("a",))
 
