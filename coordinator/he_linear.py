@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from common.crypto.cipher import CipherVector
 from common.crypto.private_key import PrivateKey
-from common.errors import Refused, RemoteProtocolError
+from common.errors import LocalProtocolError, Refused, RemoteProtocolError
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class Agreement:
         passive: The passive parties.
         max_rounds: Rounds that will be served at most.
         loss_every: The loss is decrypted in rounds 1, 1 + k, 1 + 2k, …; never if 0.
+        gradient_slots: Entries of a gradient that come in one ciphertext.
         first_round: In a job that was opened again: the last round of earlier attempts, which may have been
             broken off. What is decrypted over all attempts stays bounded: one round more for each.
     """
@@ -35,6 +36,7 @@ class Agreement:
     max_rounds: int
     loss_every: int
     first_round: int = 1
+    gradient_slots: int = 1
 
     def has_loss(self, round_number: int) -> bool:
         """Whether the loss of this round may be decrypted."""
@@ -54,6 +56,8 @@ class KeyHolder:
     """One job's private key and the rules of its use. Lives in memory only."""
 
     def __init__(self, agreement: Agreement) -> None:
+        if agreement.gradient_slots < 1:
+            raise LocalProtocolError("a ciphertext holds one entry of a gradient at least")
         self._agreement = agreement
         self._columns: dict[str, int] = {}
         self._key: PrivateKey | None = None
@@ -112,8 +116,8 @@ class KeyHolder:
         return self._key
 
     def gradient_length(self, party: str) -> int:
-        """Return how many ciphertexts of a party are decrypted in a round: one for each of its columns."""
-        return self._columns.get(party, 0)
+        """Return how many ciphertexts of a party are decrypted in a round: as many as its columns fill."""
+        return -(-self._columns.get(party, 0) // self._agreement.gradient_slots)
 
     def require_length(self, party: str, length: int) -> None:
         """Refuse a vector as soon as it is longer than the party declared."""

@@ -9,6 +9,7 @@ from concurrent.futures import Executor
 
 from common.crypto.cipher import CipherVector, parse_ciphertexts
 from common.crypto.entropy import SystemEntropy
+from common.crypto.plan import gradient_packing
 from common.crypto.private_key import PrivateKey
 from common.errors import Refused, RemoteProtocolError
 from common.rpc.chunks import chunk_slices
@@ -112,7 +113,8 @@ class _Servicer(GramServicer):
         """Return the role for a job; one that is opened again goes on where its decryptions ended."""
         decrypted = max(Checkpoint.of(self._store, job_id).rounds(), default=1) if job.resumes else 1
         loss_every = job.train.loss_every if job.train.solver == "gd" else 0
-        agreement = Agreement(job.active, job.passive, job.train.max_rounds, loss_every, decrypted)
+        slots = gradient_packing(job.crypto.key_bits, job.crypto.precision_bits).slots
+        agreement = Agreement(job.active, job.passive, job.train.max_rounds, loss_every, decrypted, slots)
         return GramKeyHolder(agreement) if job.uses_gram else KeyHolder(agreement)
 
     async def Attend(self, request: pb.Attendance, context: Context) -> AsyncIterator[pb.Presence]:  # noqa: N802

@@ -17,6 +17,7 @@ from common.crypto.entropy import Entropy
 from common.crypto.fixed_point import FixedPoint
 from common.crypto.limits import check_loss_share, check_scores
 from common.crypto.masked_gradient import MaskedGradient
+from common.crypto.plan import gradient_packing
 from common.data.split import BatchSchedule
 from common.errors import LocalProtocolError, RemoteProtocolError
 from common.glm.solvers import BlockSolver
@@ -53,6 +54,7 @@ class PassiveRegression:
         self._cipher = cipher
         self._fixed_point = fixed_point
         self._entropy = entropy
+        self._packing = gradient_packing(cipher.key.bits, fixed_point.scale_bits)
         self._round: _Round | None = None
         self._previous: tuple[Floats, float, Floats, int] | None = None
 
@@ -60,6 +62,11 @@ class PassiveRegression:
     def weights(self) -> Floats:
         """Our block of the weights so far, (d,)."""
         return self.solver.weights
+
+    @property
+    def gradient_length(self) -> int:
+        """How many ciphertexts of ours the key holder decrypts in a round."""
+        return self._packing.plaintexts(len(self.weights))
 
     def begin(self, number: int) -> int:
         """Start round `number`, or start it again; return its number of rows.
@@ -73,7 +80,7 @@ class PassiveRegression:
             raise RemoteProtocolError(f"round {number} cannot begin: the last one applied is {self.applied}")
         features = self._features[self._schedule.rows_of(number)]
         scores = check_scores(self.solver.loss.curvature * (features @ self.solver.point().block))
-        gradient = MaskedGradient(self._cipher, self._fixed_point, self._entropy)
+        gradient = MaskedGradient(self._cipher, self._fixed_point, self._entropy, self._packing)
         self._round = _Round(number, features, scores, gradient)
         return len(scores)
 

@@ -40,7 +40,8 @@ class LinearCalls(RegressionCalls):
 
     def sealed_in_round(self) -> int:
         """Return how many ciphertexts a round seals: a score a row, the loss share, and the gradient."""
-        return len(self.design.schedule.rows_of(1)) + 1 + self.design.columns
+        role, _ = self._rowwise()
+        return len(self.design.schedule.rows_of(1)) + 1 + role.gradient_length
 
     async def encrypt_scores(self, request: he.ScoresRequest) -> AsyncIterator[he.EncryptedScores]:
         """Step 1: yield [[u_A]] of the round's rows, and [[L_A]] with the last of them."""

@@ -22,6 +22,7 @@ from common.crypto.entropy import Entropy
 from common.crypto.fixed_point import FixedPoint
 from common.crypto.limits import check_loss_share, check_scores
 from common.crypto.masked_gradient import MaskedGradient
+from common.crypto.plan import gradient_packing
 from common.data.split import BatchSchedule
 from common.errors import LocalProtocolError, RemoteProtocolError
 from common.glm.solvers import BlockSolver
@@ -66,6 +67,7 @@ class ActiveRegression:
         self._cipher = cipher
         self._fixed_point = fixed_point
         self._entropy = entropy
+        self._packing = gradient_packing(cipher.key.bits, fixed_point.scale_bits)
         self._round: _Round | None = None
 
     @property
@@ -78,6 +80,11 @@ class ActiveRegression:
         """How many rows a round has, the first one for all."""
         return len(self._schedule.rows_of(1))
 
+    @property
+    def gradient_length(self) -> int:
+        """How many ciphertexts of ours the key holder decrypts in a round."""
+        return self._packing.plaintexts(len(self.weights))
+
     def begin(self, number: int) -> int:
         """Start round `number`, or start it again; return its number of rows."""
         if number != self.applied + 1:
@@ -87,7 +94,7 @@ class ActiveRegression:
         point, loss = self.solver.point(), self.solver.loss
         labels = point.label_weight * self._rows.labels[chosen]
         residuals = check_scores(loss.residuals(features @ point.block, labels))
-        gradient = MaskedGradient(self._cipher, self._fixed_point, self._entropy)
+        gradient = MaskedGradient(self._cipher, self._fixed_point, self._entropy, self._packing)
         self._round = _Round(number, features, residuals, gradient)
         return len(residuals)
 

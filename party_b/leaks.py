@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from common.crypto.plan import gradient_packing
 from common.runtime.config_job import JobConfig
 from common.runtime.linear_design import loss_of
 from party_b.leaks_conjugate import conjugate_flows, conjugate_passive
@@ -183,9 +184,11 @@ def _coordinator(job: JobConfig, size: RunSize) -> Iterator[str]:
     if job.uses_gram:
         yield gram_coordinator(job, size.columns, size.train, size.rounds)
     else:
-        entries = size.rounds * sum(size.columns.get(party, 0) for party in (job.active, *job.passive))
+        packing = gradient_packing(job.crypto.key_bits, job.crypto.precision_bits)
+        parties = (job.active, *job.passive)
+        packed = size.rounds * sum(packing.plaintexts(size.columns.get(party, 0)) for party in parties)
         yield (
-            f"{job.coordinator} decrypted {entries:,} gradient entries, each under a fresh mask that is "
+            f"{job.coordinator} decrypted {packed:,} packed gradients, each under a fresh mask that is "
             f"uniform modulo N: to {job.coordinator} these are random numbers. It saw no row, label, id or "
             "weight."
         )

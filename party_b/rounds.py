@@ -90,7 +90,7 @@ class RowwiseRounds:
     @property
     def sealed_in_round(self) -> int:
         """How many ciphertexts this party seals in a round: a residual a row, the loss, and the gradient."""
-        return self._role.batch_rows + 1 + len(self._role.weights)
+        return self._role.batch_rows + 1 + self._role.gradient_length
 
     async def share(self, tell: Tell) -> None:
         """Do nothing: row-wise rounds need no set-up."""
@@ -98,6 +98,7 @@ class RowwiseRounds:
     async def run(self, number: int, turned: Turn) -> RoundResult:
         """Conduct a round."""
         rows = await self._watch.thread("scores", self._role.begin, number)
+        early: asyncio.Task[float] | None = None
         residuals: list[Residuals] = [asyncio.Queue(_CHUNKS_AHEAD) for _ in self._passive]
         try:
             async with asyncio.TaskGroup() as group:
@@ -107,16 +108,20 @@ class RowwiseRounds:
                 ]
                 shares = await self._exchange(number, turned, residuals)
                 masked = await self._watch.thread("gradient", self._role.masked_gradient)
+                if self._job.decrypts_loss(number) and len(self._passive) == 1:
+                    early = group.create_task(self._loss(number, shares))
                 gradient = await self._coordinator.decrypt_gradient(number, masked)
         except BaseExceptionGroup as failures:
             # A failure at one party breaks off the calls to the others; what came first is the cause.
             raise first_failure(failures) from failures
         applied = [task.result() for task in applying]
-        loss = None
-        if self._job.decrypts_loss(number):
-            if len(self._passive) > 1:
-                shares = [reply.loss_share for reply in applied]
-            loss = await self._loss(number, shares) / rows
+        if not self._job.decrypts_loss(number):
+            loss = None
+        elif early is not None:
+            loss = early.result() / rows
+        else:
+            # Several passive parties share the loss out by their gradients, which have just come back.
+            loss = await self._loss(number, [reply.loss_share for reply in applied]) / rows
         self._role.apply(gradient)
         return RoundResult(loss, sum(reply.curvature.value for reply in applied))
 

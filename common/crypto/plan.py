@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from common.crypto.packing import Packing
 from common.errors import NumericError
 
 # What the roles hold their values against at run time. Wide enough that data in any sane unit passes at 2048
 # bits, where even a million rows at 50 bits of scale stay below 2^220.
 FEATURE_LIMIT = 2.0**40
 SCORE_LIMIT = 2.0**50
+
+# What one slot of a packed gradient is made for; the key holder, who knows neither, must find the same width.
+_MOST_ROWS = 2**32
+_MOST_PARTIES = 2**8
 
 _LARGEST_LIMIT = 1e100  # its square, times any number of rows, is still a double
 
@@ -102,6 +107,9 @@ def prove_ranges(request: PlanRequest) -> Plan:
     _check(request)
     largest = _largest_value(request)
     room = 1 << (request.key_bits - 1)  # the smallest N of this length
+    packed = gradient_packing(request.key_bits, request.scale_bits).slots > 1
+    if packed and (request.rows > _MOST_ROWS or request.parties > _MOST_PARTIES):
+        raise NumericError(f"a gradient is packed for {_MOST_ROWS} rows and {_MOST_PARTIES} parties at most")
     if 3 * largest >= room:
         raise NumericError(
             f"a gradient over {request.rows} rows at {request.scale_bits} bits of precision may not fit "
@@ -122,6 +130,19 @@ def prove_ranges(request: PlanRequest) -> Plan:
         typical_loss_error=step * math.sqrt(rows * parties * (parties - 1) / 12),
         loss_share_limit=_loss_share_limit(request),
     )
+
+
+def gradient_packing(key_bits: int, scale_bits: int) -> Packing:
+    """Return how a gradient is laid out for the key holder: several entries in one plaintext.
+
+    A slot holds any gradient within the limits over 2^32 rows, with a sign. A key in which not even one fits
+    has one entry in each plaintext, and `prove_ranges` says whether that fits.
+    """
+    gradient = (
+        _MOST_ROWS * _encoded(FEATURE_LIMIT, scale_bits) * _MOST_PARTIES * _encoded(SCORE_LIMIT, scale_bits)
+    )
+    slot_bits = gradient.bit_length() + 1
+    return Packing.of(key_bits, slot_bits) if slot_bits <= key_bits // 2 else Packing(slot_bits, 1)
 
 
 def _check(request: PlanRequest) -> None:

@@ -60,8 +60,11 @@ def product_of_powers(bases: Sequence[mpz], exponents: Sequence[int], modulus: m
     # What is to be multiplied in when the squarings have come down to a bit.
     due: dict[int, list[mpz]] = {}
     for base, inverse, exponent in zip(bases, inverses(bases, modulus), exponents, strict=True):
-        above, below = _odd_powers(base, window, modulus), _odd_powers(inverse, window, modulus)
-        for bit, digit in _signed_odd_digits(exponent, window):
+        digits = _signed_odd_digits(exponent, window)
+        # A power of two, for instance, needs no power of the base but the base.
+        above = _odd_powers(base, max((digit for _, digit in digits), default=0), modulus)
+        below = _odd_powers(inverse, max((-digit for _, digit in digits), default=0), modulus)
+        for bit, digit in digits:
             due.setdefault(bit, []).append(above[digit >> 1] if digit > 0 else below[-digit >> 1])
     product = mpz(1)
     for bit in range(max(due, default=-1), -1, -1):
@@ -76,12 +79,13 @@ def _best_window(bits: int) -> int:
     return min(_WINDOWS, key=lambda window: (1 << (window - 1)) + bits / (window + 1))
 
 
-def _odd_powers(base: mpz, window: int, modulus: mpz) -> list[mpz]:
-    """Return base^1, base^3, base^5, … below 2^(window−1)."""
-    square = base * base % modulus
+def _odd_powers(base: mpz, largest: int, modulus: mpz) -> list[mpz]:
+    """Return base^1, base^3, base^5, … up to the largest that is needed."""
     powers = [base]
-    for _ in range(1, 1 << (window - 2)):
-        powers.append(powers[-1] * square % modulus)
+    if largest > 1:
+        square = base * base % modulus
+        for _ in range(largest // 2):
+            powers.append(powers[-1] * square % modulus)
     return powers
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 
 from common.crypto.gram_plan import GramRequest, prove_gram
 from common.crypto.masked_gradient import BLOCK_ROWS
+from common.crypto.plan import gradient_packing
 from common.rpc.chunks import CHUNK_BYTES, FLOWING_PIECES
 from common.runtime.calibration import Calibration, Machine
 from common.runtime.config_job import JobConfig
@@ -255,11 +256,12 @@ def _rowwise(shape: Shape, costs: Costs) -> dict[str, dict[str, Work]]:
     blocks = [min(BLOCK_ROWS, rows - start) for start in range(0, rows, BLOCK_ROWS)]
     active, key_holder = works[job.active], job.coordinator
     loss = _losses(job)
+    packing = gradient_packing(job.crypto.key_bits, job.crypto.precision_bits)
     for party in job.passive:
         work, columns = works[party], shape.columns[party]
         work.busy_s += costs.encrypted_s(rows + loss) + costs.received_s(rows)
         work.busy_s += sum(costs.product_s(block, columns, shape.bits(party)) for block in blocks)
-        work.busy_s += costs.sealed_s(columns) + _ROUND_S
+        work.busy_s += costs.packed_s(columns, packing) + _ROUND_S
         active.busy_s += costs.received_s(rows)
         _sends(works, party, job.active, costs.bytes(rows + loss))
         _sends(works, job.active, party, costs.bytes(rows))
@@ -270,9 +272,9 @@ def _rowwise(shape: Shape, costs: Costs) -> dict[str, dict[str, Work]]:
         active.busy_s += costs.product_s(block, own - int(job.data.intercept), shape.bits(job.active))
         active.busy_s += costs.product_s(block, loss, label_bits)
         active.busy_s += costs.ones_s(block, int(job.data.intercept), job.crypto.precision_bits)
-    active.busy_s += costs.sealed_s(own)
+    active.busy_s += costs.packed_s(own, packing)
     for party, columns in shape.columns.items():
-        asked = columns + (loss if party == job.active else 0)
+        asked = packing.plaintexts(columns) + (loss if party == job.active else 0)
         _decrypted(works, costs, (party, key_holder), asked)
     works[key_holder].busy_s += _ROUND_S
     works[key_holder].calls = 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from common.crypto.multiexp import column_cost
+from common.crypto.packing import Packing
 from common.runtime.calibration import Calibration
 
 # What Python and pickling add to every ciphertext that is made or taken, beside products.
@@ -38,6 +39,12 @@ class Costs:
     def sealed_s(self, count: int) -> float:
         """Return the time to add plaintexts to ciphertexts and re-randomise."""
         return self.encrypted_s(count) + count * self.speed.product_s
+
+    def packed_s(self, entries: int, packing: Packing) -> float:
+        """Return the time to put encrypted entries into few ciphertexts, and to seal those."""
+        filled = min(entries, packing.slots)
+        shifting = self.few_s(filled, packing.slot_bits * (filled - 1)) if filled > 1 else 0.0
+        return packing.plaintexts(entries) * (shifting + self.sealed_s(1))
 
     def received_s(self, count: int) -> float:
         """Return the time to check ciphertexts that came, and to hand them on."""

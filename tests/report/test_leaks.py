@@ -35,7 +35,7 @@ def test_the_run_s_own_numbers_are_in_the_sentences() -> None:
     assert "a saw its own gradient, 6 numbers, in each of 10 rounds" in text
     assert "−X'y" in text
     assert "b saw its own gradient, 5 numbers" in text
-    assert "c decrypted 110 gradient entries" in text
+    assert "c decrypted 20 packed gradients, each under a fresh mask" in text
     assert "309 training rows and 133 test rows" in text
     assert "which 442 of their own ids all of them have" in text
     assert "b 700, a 500" in text
@@ -73,7 +73,7 @@ def test_every_passive_party_is_named() -> None:
     size = RunSize({"a": 6, "a2": 3, "b": 5}, SIZE.ids, 309, 133, 10, {("a", "b"): 450, ("a", "a2"): 470})
     text = "\n".join(leaks_of(job(("a", "a2")), size))
     assert "a2 saw its own gradient, 3 numbers" in text
-    assert "c decrypted 140 gradient entries" in text
+    assert "c decrypted 30 packed gradients" in text
     assert "a and a2" in text
     assert "without knowing which ids these are: a and b 450, a and a2 470" in text
 

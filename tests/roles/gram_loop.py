@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from common.crypto.entropy import SystemEntropy
 from common.crypto.fixed_point import FixedPoint
 from common.crypto.gram_plan import GramRequest, prove_gram
 from common.crypto.gram_setup import GramTools
+from common.crypto.plan import gradient_packing
 from common.crypto.private_key import PrivateKey
 from common.data.split import BatchSchedule
 from common.glm.conjugate import ConjugateScalars
@@ -209,7 +210,8 @@ def agreement_of(setting: Setting) -> Agreement:
 
 def run_rowwise(setting: Setting, key: PrivateKey | None = None) -> Run:
     """Train row by row."""
-    loop = RowwiseLoop(setting, KeyHolder(agreement_of(setting)), key)
+    slots = gradient_packing(KEY_BITS if key is None else key.public.bits, setting.scale_bits).slots
+    loop = RowwiseLoop(setting, KeyHolder(replace(agreement_of(setting), gradient_slots=slots)), key)
     schedule, entropy = BatchSchedule(setting.rows, None, 0), SystemEntropy()
     roles: dict[str, Any] = {
         party: PassiveRegression(X, schedule, setting.solver_of(party), loop.cipher, loop.scale, entropy)

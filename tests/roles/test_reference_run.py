@@ -9,6 +9,7 @@ from sklearn.datasets import load_diabetes
 from common.crypto.cipher import PaillierCipher, parse_ciphertexts
 from common.crypto.entropy import SystemEntropy
 from common.crypto.fixed_point import FixedPoint
+from common.crypto.plan import gradient_packing
 from common.crypto.private_key import PrivateKey
 from common.data.split import BatchSchedule, split_rows
 from common.glm.gradient_descent import GradientStep
@@ -38,7 +39,8 @@ def three_roles(scale_bits, key_bits, blocks):
     """Make C and B, and a passive party for each block of columns; all have opened the job at C."""
     rows = len(TRAIN)
     names = [f"party_a{index}" for index in range(len(blocks))]
-    holder = KeyHolder(Agreement("party_b", tuple(names), ROUNDS, 1))
+    slots = gradient_packing(key_bits, scale_bits).slots
+    holder = KeyHolder(Agreement("party_b", tuple(names), ROUNDS, 1, gradient_slots=slots))
     holder.open("party_b", 5)
     for name, block in zip(names, blocks, strict=True):
         holder.open(name, len(block))

@@ -378,7 +378,9 @@ Global___RoundApplied: _TypeAlias = RoundApplied  # noqa: Y015
 
 @_typing.final
 class MaskedGradient(_message.Message):
-    """Step 3, towards C."""
+    """Step 3, towards C: several entries in each plaintext (common/crypto/plan.py, gradient_packing), as many
+    ciphertexts as the columns fill that the sender has declared, each under a fresh mask that is uniform modulo N.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
