@@ -21,6 +21,7 @@ from party_b.jobs import ActiveJob
 from party_b.net_conductor import NetConductor
 from party_b.net_prediction import NetPredictionConductor
 from party_b.prediction import PredictionConductor
+from party_b.rounds_choice import settle_rounds
 from party_b.scoring_desk import ScoringDesk
 from party_b.vfb2_conductor import Vfb2Conductor
 from party_b.vfb2_desk import ConductedDesk
@@ -53,6 +54,7 @@ async def conduct(active: ActiveJob, tools: Tools, desks: Desks) -> None:
     Raises:
         ColonnadeError: It did not end well; every party that could be reached has been told.
     """
+    await settle_rounds(active, tools.own)
     lives: list[JobLife] = []
     try:
         while True:

@@ -106,6 +106,7 @@ class RegressionConductor:
             computing=self._watch.seconds,
             replies=replies,
             own_traffic=self.life.traffic(),
+            remarks=self._active.remarks,
         )
         await asyncio.to_thread(write_artifacts, outcome, self._tools.store)
 

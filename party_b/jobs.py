@@ -41,6 +41,7 @@ class ActiveJob:
     submitted_s: float = field(default_factory=time.time)
     attempt: int = 0
     losses: list[str] = field(default_factory=list)  # of parties, in words, with time and round
+    remarks: list[str] = field(default_factory=list)  # for the report: what was decided before it began
     seconds: dict[str, float] = field(default_factory=dict)  # by phase, over all attempts
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     before: Spent = field(default_factory=Spent)  # before this service was started
@@ -297,6 +298,7 @@ class JobBook:
             "loss": job.loss,
             "attempt": job.attempt,
             "losses": job.losses,
+            "remarks": job.remarks,
             "error": None
             if error is None
             else {name: getattr(error, name) for name in ("error", "party", "what", "where", "advice")},
@@ -318,6 +320,8 @@ def _recalled(job_id: str, kept: dict[str, object]) -> ActiveJob:
     job.rounds = int(str(kept["rounds"]))
     job.attempt, losses = int(str(kept.get("attempt", 0))), kept.get("losses", [])
     job.losses = [str(loss) for loss in losses] if isinstance(losses, list) else []
+    remarks = kept.get("remarks", [])
+    job.remarks = [str(remark) for remark in remarks] if isinstance(remarks, list) else []
     job.loss = None if kept["loss"] is None else float(str(kept["loss"]))
     if isinstance(kept["error"], dict):
         job.error = ErrorDetail(**kept["error"])

@@ -57,6 +57,7 @@ class RunOutcome:
     aligned: Aligned
     replies: Mapping[str, pb.CloseJobReply]
     own_traffic: tuple[int, int]
+    remarks: Sequence[str] = ()
 
 
 def own_model(
@@ -122,7 +123,7 @@ def _record(outcome: RunOutcome, evaluation: Evaluation) -> RunRecord:
         rows=RowCounts(outcome.rows, len(outcome.labels), size.train, size.test),
         rounds=size.rounds,
         converged=outcome.converged,
-        stopped_because="tolerance" if outcome.converged else "max_rounds",
+        stopped_because=_stopped(outcome),
         loss_history=outcome.losses,
         metrics=evaluation.metrics(),
         lift=evaluation.lift,
@@ -150,8 +151,15 @@ def model_part(job: TrainingJob, design: LinearDesign, weights: Floats) -> Model
     return ModelPart(names, weights[: len(names)].tolist(), intercept, design.scaling.to_json())
 
 
+def _stopped(outcome: RunOutcome) -> str:
+    """Return why training ended: conjugate gradients without a tolerance end when nothing more is gained."""
+    if not outcome.converged:
+        return "max_rounds"
+    return "residual" if outcome.job.train.tolerance is None else "tolerance"
+
+
 def _notes(outcome: RunOutcome) -> list[str]:
-    notes = [*outcome.design.notes, *outcome.aligned.notes]
+    notes = [*outcome.remarks, *outcome.design.notes, *outcome.aligned.notes]
     if outcome.job.coordinator not in outcome.replies:
         notes.append(f"{outcome.job.coordinator} did not close the job, and its traffic is not known")
     return notes

@@ -120,6 +120,10 @@ class JobConfig(JobBase):
         rounds, full_batch = self.crypto.rounds, self.train.batch_size is None
         return rounds == "gram" or (rounds == "auto" and full_batch)
 
+    def with_rounds(self, kind: Literal["rowwise", "gram"]) -> JobConfig:
+        """Return the job with the rounds that were chosen for `auto`."""
+        return self.model_copy(update={"crypto": self.crypto.model_copy(update={"rounds": kind})})
+
     @property
     def needs_curvature(self) -> bool:
         """Whether the passive parties tell the largest eigenvalue of X'X/n, for an automatic step size."""

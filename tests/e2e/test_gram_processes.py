@@ -10,6 +10,7 @@ from common.glm.ridge import fit_ridge
 from tests.e2e.parties import Federation, job, party
 from tests.e2e.tables import pooled, prepared, read_csv, weights_of, write_csv
 
+_NAMES = {"gram": "Gram rounds", "rowwise": "row-wise rounds"}
 pytestmark = pytest.mark.e2e
 
 GRAM = {"rounds": "gram"}
@@ -85,11 +86,23 @@ async def test_the_logistic_loss_ends_at_the_taylor_fit(classifiers, binary, rou
     assert set(report["metrics"]["test"]) == {"auc", "log_loss", "accuracy", "ks"}
 
 
-async def test_auto_picks_gram_rounds_for_full_batches(three, tables):
-    config = job(job="auto", crypto={"rounds": "auto"}, train={"max_rounds": 2})
-    _, report = await three.run(config)
-    assert np.abs(np.array(report["loss_history"]) - pooled(config, tables, 2).losses).max() < 1e-7
-    assert any("cross products" in sentence for sentence in report["leaks"])
+@pytest.mark.parametrize(
+    ("train", "chosen", "because"),
+    [
+        ({"max_rounds": 500, "tolerance": 1e-3}, "gram", "training is estimated at"),
+        ({"max_rounds": 3, "batch_size": 24}, "rowwise", "mini-batches have no others"),
+    ],
+)
+async def test_auto_is_decided_by_the_active_party_for_everybody(three, tables, train, chosen, because):
+    config = job(job="auto", crypto={"rounds": "auto"}, train=train)
+    job_id, report = await three.run(config)
+    assert report["settings"]["crypto"]["rounds"] == chosen
+    assert three.outcome("party_a", job_id)["job"] == report["settings"]
+    assert three.outcome("party_b", job_id)["job"] == report["settings"]
+    losses = np.array(report["loss_history"])
+    assert np.abs(losses - pooled(config, tables, len(losses)).losses).max() < 1e-7
+    assert any("cross products" in sentence for sentence in report["leaks"]) == (chosen == "gram")
+    assert any(f"crypto.rounds: auto chose {_NAMES[chosen]}: {because}" in note for note in report["notes"])
 
 
 def parts(federation, job_id, config):
