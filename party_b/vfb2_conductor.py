@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from common.crypto.entropy import SystemEntropy
 from common.crypto.pairwise_masks import AgreementKey
 from common.data.table import Table
-from common.errors import ColonnadeError, PeerUnreachable, RemoteProtocolError, UnknownJob
-from common.glm.step_size import StepSchedule
+from common.errors import PeerUnreachable, RemoteProtocolError, UnknownJob
+from common.glm.step_size import GRID, StepSchedule
 from common.rpc.pb import job_pb2
 from common.rpc.pb import vfb2_pb2 as pb
 from common.rpc.pb.vfb2_pb2_grpc import Vfb2Stub
@@ -35,9 +35,10 @@ from party_b.job_life import JobLife, Opened, OwnRows, Tools, turn_of
 from party_b.jobs import ActiveJob
 from party_b.passive_line import PassiveLine
 from party_b.vfb2_desk import ConductedDesk
+from party_b.vfb2_engine import KeeperEngine
 from party_b.vfb2_epochs import EpochBook, epoch_book
 from party_b.vfb2_guest import engine_for
-from party_b.vfb2_keeper import Keeper, KeeperEngine
+from party_b.vfb2_keeper import Keeper
 from party_b.vfb2_outcome import Vfb2Outcome, write_vfb2
 
 log = logging.getLogger("vfl.party_b")
@@ -254,7 +255,7 @@ class Vfb2Conductor:
             return ready.book.learning_rate
         rate = self._job.train.learning_rate
         if rate == "auto":
-            raise ColonnadeError("learning_rate: auto is not there yet", advice="set a number")
+            return GRID[0]  # for as long as nothing is updated with it: the keeper tries the grid
         ready.book.learning_rate = rate
         return rate
 

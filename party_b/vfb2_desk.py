@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from party_b.vfb2_keeper import KeeperEngine
+from party_b.vfb2_engine import KeeperEngine
 
 
 class ConductedDesk:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from common.errors import RemoteProtocolError
+from common.errors import NumericError, RemoteProtocolError
 from common.glm.asynchronous import EpochEnd, ScoreRequest, Update
 from common.glm.outbox import OutboxState
 from common.rpc.pb import vfb2_pb2 as pb
@@ -67,6 +67,8 @@ class DominatorEngine(Engine):
             for word in frame.words:
                 self._hear_back(peer, word)
             self._after()
+        except NumericError as exc:
+            self._lost(exc)
         except Exception as exc:
             self.fail(exc)
 
@@ -106,7 +108,7 @@ class DominatorEngine(Engine):
         waiting = self._sums.pop(request.number, None)
         if waiting is not None:
             waiting.set_result(None)
-        elif self._sync or self.role.fresh(request):
+        elif self._steps_together or self.role.fresh(request):
             update = self.role.dominate(request)
             self._unsent.append((self._journal.append(update_record(update)), update))
         else:
@@ -155,11 +157,11 @@ class DominatorEngine(Engine):
     def _may_begin(self) -> bool:
         if not self._going or len(self._standing) < len(self._links) or not self.role.may_pick():
             return False
-        if not self._sync and self.collaboration.progress.rows >= self._most_rows:
+        if not self._steps_together and self.collaboration.progress.rows >= self._most_rows:
             return False  # in mode sync an epoch is a number of steps, and may have some rows more
         if self._sums and self.role.next_request - min(self._sums) > window_of(self.place.job) // 2:
             return False  # a sum over many rows must not be overtaken until nobody remembers it
-        return not self._sync or self._step_may_begin()
+        return not self._steps_together or self._step_may_begin()
 
     def _step_may_begin(self) -> bool:
         """Whether everybody has applied everything of the steps before; mode sync."""
@@ -193,10 +195,10 @@ class DominatorEngine(Engine):
         self._asked.clear()
         super()._on_start_over(message)
 
-    def start_over(self, step: float) -> None:
+    def restart_role(self, step: float) -> None:
         """Go back to the start weights, the same batches before us again."""
+        self._unsent.clear()
         self.role.start_over(step)
-        super().start_over(step)
 
 
 def steps_of_epoch(place: Place) -> int:

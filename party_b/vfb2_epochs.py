@@ -59,6 +59,11 @@ class EpochBook:
         self.objectives.append(objective)
         self._write()
 
+    def choose(self, learning_rate: float, how: str) -> None:
+        """Note the step size that everybody has begun with."""
+        self.learning_rate, self.chosen = learning_rate, how
+        self._write()
+
     def stop(self, because: str, converged: bool) -> None:
         """Note that training ends; the first reason stays."""
         if not self.ending:

@@ -12,129 +12,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 
 import numpy as np
 
-from common.errors import RemoteProtocolError
 from common.glm.asynchronous import Cut, EpochEnd, ReferencePart
 from common.glm.epochs import EpochKeeper
 from common.rpc.pb import vfb2_pb2 as pb
-from common.runtime.vfb2.engine import Place
-from common.runtime.vfb2.journal import Journal
 from common.runtime.vfb2.wire import ROWS_PER_PIECE, ROWS_PER_REFERENCE, end_message, reference_word
 from common.types import Floats
-from party_b.vfb2 import Dominator
-from party_b.vfb2_dominating import DominatorEngine, steps_of_epoch
+from party_b.vfb2_dominating import steps_of_epoch
+from party_b.vfb2_engine import KeeperEngine
 from party_b.vfb2_epochs import EpochBook
+from party_b.vfb2_trials import Trials
 
 # Is told the number of an epoch, and the objective at its end.
 EpochDone = Callable[[int, float], Awaitable[None]]
-
-
-@dataclass(slots=True)
-class Answers:
-    """What the parties have answered the keeper, by party: numbers of epochs and updates, −1 for none."""
-
-    frozen: dict[str, int] = field(default_factory=dict)
-    referred: dict[str, int] = field(default_factory=dict)
-    halted: dict[str, int] = field(default_factory=dict)
-    started_over: dict[str, int] = field(default_factory=dict)
-    finished: dict[str, pb.Finished] = field(default_factory=dict)
-
-
-class KeeperEngine(DominatorEngine):
-    """The engine of the party that keeps the epochs: it hears the answers, its own among them."""
-
-    def __init__(self, place: Place, role: Dominator, journal: Journal) -> None:
-        """Take a role that stands where the journal says."""
-        super().__init__(place, role, journal)
-        self.answers = Answers()
-        self.broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._news = asyncio.Event()
-
-    def begin_answers(self, standing: Mapping[str, pb.TrainingPrepared]) -> None:
-        """Begin a session with what every guest says of where it stands."""
-        self.answers = Answers(
-            frozen={name: told.epoch - 1 for name, told in standing.items()},
-            referred={name: told.epoch - 1 for name, told in standing.items() if not told.awaits_reference},
-        )
-        self.broken = asyncio.get_running_loop().create_future()
-
-    def interrupted(self, peer: str) -> None:
-        """Note that a stream to a party broke, ours or another one's."""
-        if not self.broken.done():
-            self.broken.set_result(peer)
-
-    def say(self, word: pb.CollaboratorWord) -> None:
-        """Answer ourselves."""
-        self.on_answer(self.place.party, word.WhichOneof("word"), word)
-
-    def on_answer(self, peer: str, kind: str | None, word: pb.CollaboratorWord) -> None:
-        """Note an answer."""
-        answers = self.answers
-        if kind == "frozen":
-            answers.frozen[peer] = word.frozen.epoch
-        elif kind == "referred":
-            answers.referred[peer] = word.referred.epoch
-        elif kind == "halted" and peer in self.place.limits.dominators:
-            answers.halted[peer] = word.halted.last
-        elif kind == "started_over":
-            answers.started_over[peer] = word.started_over.trial
-        elif kind == "finished":
-            answers.finished[peer] = word.finished
-        elif kind == "interrupted":
-            self.interrupted(peer)
-        else:
-            raise RemoteProtocolError(f"{peer} may not say {kind!r} to the keeper")
-
-    def progressed(self) -> None:
-        """Go on, and let the keeper look."""
-        super().progressed()
-        self._news.set()
-
-    async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds that updates or answers bring about."""
-        while not holds():
-            self._news.clear()
-            await self._news.wait()
-
-    def tell(self, word: pb.DominatorWord) -> None:
-        """Say something to everybody else."""
-        self._send(word)
-
-    def tell_one(self, peer: str, word: pb.DominatorWord) -> None:
-        """Say something to one party."""
-        self._links[peer].put(word)
-
-    def halt(self) -> None:
-        """Let every dominator halt, ourselves included."""
-        self.answers.halted.clear()
-        for peer in self.place.limits.dominators[1:]:
-            self.tell_one(peer, pb.DominatorWord(halt=pb.Halt()))
-        self._on_halt()
-        self._after()
-
-    def go(self, epoch: int) -> None:
-        """Let every dominator begin updates, ourselves included."""
-        for peer in self.place.limits.dominators[1:]:
-            self.tell_one(peer, pb.DominatorWord(go=pb.Go(epoch=epoch)))
-        self._on_go(epoch)
-        self._after()
-
-    def refer_to(self, parts: Sequence[ReferencePart]) -> None:
-        """Take SVRG's θ̃ ourselves, and keep it."""
-        for part in parts:
-            self.collaboration.absorb_reference(part)
-        word = pb.CollaboratorWord(referred=pb.Referred(epoch=parts[0].epoch))
-        self._keep(lambda: self.say(word))
-
-    def finish(self, end: EpochEnd) -> None:
-        """Let everybody finish with the updates of a cut, ourselves included."""
-        self.tell(pb.DominatorWord(finish=pb.Finish(epoch=end.epoch, cut=dict(end.cut))))
-        self._finish = end
-        self._after()
 
 
 class Keeper:
@@ -157,11 +50,38 @@ class Keeper:
         self._halted = True  # a session begins with everybody at rest
         if self._book.end is None:
             await self._end_epoch(dict.fromkeys(self._engine.place.limits.dominators, 0))
-        await self._settle()
+        if not self._chooses or not self._everybody_began():
+            await self._settle()
+        if self._chooses:
+            await self._choose_step()
         while not self._book.ending:
             await self._run_epoch()
             await self._settle()
         await self._finish()
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether a step size is still to be found."""
+        return self._engine.place.job.train.learning_rate == "auto" and self._book.learning_rate is None
+
+    def _everybody_began(self) -> bool:
+        """Whether every party has been at the start of updates, so that step sizes may have been tried."""
+        engine, answers = self._engine, self._engine.answers
+        refers = engine.place.job.train.update == "svrg"
+
+        def began(name: str) -> bool:
+            frozen = answers.frozen.get(name, -1)
+            return frozen >= 1 or (frozen == 0 and (not refers or answers.referred.get(name, -1) >= 0))
+
+        here = engine.collaboration
+        own = here.epoch > 1 or (here.epoch == 1 and here.phase == "updating")
+        return own and bool(self._book.objectives) and all(map(began, engine.place.job.guests))
+
+    async def _choose_step(self) -> None:
+        trials = Trials(self._engine, self._exact_cut, self._sum_training_rows)
+        found = await trials.choose(self._book.objectives[0])
+        await asyncio.to_thread(self._book.choose, found.chosen(), found.describe())
+        self._judged_at = time.monotonic()
 
     async def measure(self) -> tuple[Floats, Floats]:
         """Sum up the scores of all training and test rows at the final blocks, for the keeper alone."""

@@ -361,6 +361,7 @@ class CollaboratorWord(_message.Message):
     STARTED_OVER_FIELD_NUMBER: _builtins.int
     FINISHED_FIELD_NUMBER: _builtins.int
     INTERRUPTED_FIELD_NUMBER: _builtins.int
+    DERAILED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def applied(self) -> Global___Applied: ...
     @_builtins.property
@@ -377,6 +378,8 @@ class CollaboratorWord(_message.Message):
     def finished(self) -> Global___Finished: ...
     @_builtins.property
     def interrupted(self) -> Global___Interrupted: ...
+    @_builtins.property
+    def derailed(self) -> Global___Derailed: ...
     def __init__(
         self,
         *,
@@ -388,12 +391,13 @@ class CollaboratorWord(_message.Message):
         started_over: Global___StartedOver | None = ...,
         finished: Global___Finished | None = ...,
         interrupted: Global___Interrupted | None = ...,
+        derailed: Global___Derailed | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "finished", b"finished", "frozen", b"frozen", "halted", b"halted", "interrupted", b"interrupted", "referred", b"referred", "started_over", b"started_over", "sum", b"sum", "word", b"word"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "derailed", b"derailed", "finished", b"finished", "frozen", b"frozen", "halted", b"halted", "interrupted", b"interrupted", "referred", b"referred", "started_over", b"started_over", "sum", b"sum", "word", b"word"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "finished", b"finished", "frozen", b"frozen", "halted", b"halted", "interrupted", b"interrupted", "referred", b"referred", "started_over", b"started_over", "sum", b"sum", "word", b"word"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "derailed", b"derailed", "finished", b"finished", "frozen", b"frozen", "halted", b"halted", "interrupted", b"interrupted", "referred", b"referred", "started_over", b"started_over", "sum", b"sum", "word", b"word"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_word: _TypeAlias = _typing.Literal["applied", "sum", "halted", "frozen", "referred", "started_over", "finished", "interrupted"]  # noqa: Y015
+    _WhichOneofReturnType_word: _TypeAlias = _typing.Literal["applied", "sum", "halted", "frozen", "referred", "started_over", "finished", "interrupted", "derailed"]  # noqa: Y015
     _WhichOneofArgType_word: _TypeAlias = _typing.Literal["word", b"word"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_word) -> _WhichOneofReturnType_word | None: ...
 
@@ -779,7 +783,7 @@ class StartOver(_message.Message):
     TRIAL_FIELD_NUMBER: _builtins.int
     STEP_FIELD_NUMBER: _builtins.int
     trial: _builtins.int
-    """from 1"""
+    """from 1; 0: the step size that was chosen, training begins"""
     step: _builtins.float
     def __init__(
         self,
@@ -901,6 +905,25 @@ class Finished(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Finished: _TypeAlias = Finished  # noqa: Y015
+
+@_typing.final
+class Derailed(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIAL_FIELD_NUMBER: _builtins.int
+    trial: _builtins.int
+    def __init__(
+        self,
+        *,
+        trial: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["trial", b"trial"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Derailed: _TypeAlias = Derailed  # noqa: Y015
 
 @_typing.final
 class Interrupted(_message.Message):

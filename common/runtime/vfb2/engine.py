@@ -18,7 +18,7 @@ from typing import Protocol
 
 from common.crypto.aggregation_trees import TreeName
 from common.crypto.secure_sum import OpenShares, SumShare, Words
-from common.errors import RemoteProtocolError
+from common.errors import NumericError, RemoteProtocolError
 from common.glm.asynchronous import EpochEnd, ScoreRequest, Update
 from common.glm.collaboration import Collaboration
 from common.rpc.pb import job_pb2
@@ -118,11 +118,18 @@ class Engine:
         self._written: deque[tuple[int, str, int]] = deque()  # record, dominator, number
         self._durable = dict(role.collaboration.progress.counts)
         self._dirty: set[str] = set()
+        self._trial = 0  # of step sizes, the one under way
+        self._derailed = False  # it led nowhere: what belongs to it is not done
         self._end: EpochEnd | None = None
         self._finish: EpochEnd | None = None
         self._begun = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         journal.listen(self._on_durable)
+
+    @property
+    def _steps_together(self) -> bool:
+        """Whether all dominators take each step together: mode sync, but not while one tries step sizes."""
+        return self._sync and not self._trial
 
     @property
     def collaboration(self) -> Collaboration:
@@ -216,11 +223,33 @@ class Engine:
             NumericError: An update left the numbers that can be computed with.
         """
         for word in frame.words:
-            self._hear(root, word)
-        self._after()
+            try:
+                self._hear(root, word)
+            except NumericError:
+                self.derail()
+        try:
+            self._after()
+        except NumericError:
+            self.derail()
+
+    def derail(self) -> None:
+        """Give up the step size on trial; to be called while the error is handled that says why.
+
+        Raises:
+            NumericError: The one that is handled, if no step size is on trial.
+        """
+        if not self._trial:
+            raise
+        if not self._derailed:
+            self._derailed = True
+            self._held.clear()
+            self._held_requests.clear()
+            self.say(pb.CollaboratorWord(derailed=pb.Derailed(trial=self._trial)))
 
     def _hear(self, root: str, word: pb.DominatorWord) -> None:
         kind = word.WhichOneof("word")
+        if self._derailed and kind != "start_over":
+            return  # of the step size that we have given up
         if kind == "request":
             self._on_request(request_from(root, word.request, self.place.limits), word.request.step)
         elif kind == "update":
@@ -254,7 +283,7 @@ class Engine:
     def _on_request(self, request: ScoreRequest, step: int) -> None:
         if request.asked != "scores":
             self._later(request)
-        elif self._sync and not self._step_is_due(step):
+        elif self._steps_together and not self._step_is_due(step):
             self._hold_request(request, step)
         else:
             self._answer(request, step)
@@ -275,8 +304,17 @@ class Engine:
             share = await asyncio.to_thread(self.role.contribute, request)
             if session == self.session:
                 self.pass_on(request.root, request.number, share)
+        except NumericError as exc:
+            self._lost(exc)
         except Exception as exc:
             self.fail(exc)
+
+    def _lost(self, exc: NumericError) -> None:
+        """Take note of numbers that nobody can compute with, met outside of a message."""
+        try:
+            raise exc
+        except NumericError:
+            self._guarded(self.derail)
 
     def pass_on(self, root: str, number: int, share: SumShare) -> None:
         """Send our partial sums as soon as they are complete, each once, to our parents in the trees."""
@@ -335,7 +373,7 @@ class Engine:
         self._applier.submit(update)
 
     def _may_apply(self, update: Update) -> bool:
-        if self._sync and min(self._answered.values()) < update.number:
+        if self._steps_together and min(self._answered.values()) < update.number:
             return False  # somebody's scores of this step are still to be given, from the same weights
         return self.collaboration.may_apply(update)
 
@@ -345,7 +383,9 @@ class Engine:
 
     def _on_applied(self, update: Update, error: Exception | None) -> None:
         self._dirty.add(update.dominator)
-        if error is not None:
+        if isinstance(error, NumericError):
+            self._lost(error)
+        elif error is not None:
             self.fail(error)
         elif self.place.job.train.threads > 1:
             self._guarded(self._after)
@@ -423,7 +463,9 @@ class Engine:
         self._end = None
         self.collaboration.freeze(end)
         self._journal.append(end_record(end))
-        self._keep(lambda: self.say(pb.CollaboratorWord(frozen=pb.Frozen(epoch=end.epoch))))
+        # A checkpoint made while step sizes are tried would not know the start to go back to.
+        keep = self._when_written if self._trial else self._keep
+        keep(lambda: self.say(pb.CollaboratorWord(frozen=pb.Frozen(epoch=end.epoch))))
 
     def _on_reference(self, message: pb.ReferencePart) -> None:
         part = reference_from(message)
@@ -447,17 +489,25 @@ class Engine:
 
     def _on_start_over(self, message: pb.StartOver) -> None:
         step, trial = step_from(message.step), message.trial
-        self.start_over(step)
+        self.start_over(step, trial)
         self._keep(lambda: self.say(pb.CollaboratorWord(started_over=pb.StartedOver(trial=trial))))
 
-    def start_over(self, step: float) -> None:
+    def start_over(self, step: float, trial: int) -> None:
         """Go back to the start weights with another step size."""
-        self.collaboration.start_over(step)
+        self._trial, self._derailed, self._end = trial, False, None
+        self._held.clear()
+        self._held_requests.clear()
+        self._dirty.clear()  # nobody is to be told of what is undone
+        self.restart_role(step)
         self._journal.append(start_over_record(step))
         counts = self.collaboration.progress.counts
         self._heard, self._answered = dict(counts), dict.fromkeys(counts, 0)
         self._durable = dict(counts)
         self._written.clear()
+
+    def restart_role(self, step: float) -> None:
+        """Let the role go back to its start."""
+        self.collaboration.start_over(step)
 
     def say(self, word: pb.CollaboratorWord) -> None:
         """Tell the keeper; a keeper that is away asks again in the next session."""
