@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from common.crypto.cipher import CipherVector, SealedVector
-from common.crypto.gram_round import CrossRound, EncryptedDirection
+from common.crypto.gram_round import CrossRound, EncryptedDirection, Shares
 from common.crypto.gram_setup import GramTools, Sharing
 from common.crypto.limits import check_loss_share
 from common.errors import LocalProtocolError, RemoteProtocolError
-from common.glm.solvers import BlockSolver, Point
+from common.glm.solvers import BlockSolver, Point, SolverState
 from common.types import Floats
 
 
@@ -76,6 +78,25 @@ class PassiveGram:
     def unshared(self) -> list[str]:
         """Parties with whom the cross products are not shared yet."""
         return self._cross.missing
+
+    def share_of(self, party: str) -> Shares:
+        """Return our share of the products with a party, (d, d of the other), for our own disk alone."""
+        return self._cross.share_of(party)
+
+    def restore_share(self, party: str, share: Shares) -> None:
+        """Take our share of the products with a party back from the disk."""
+        self._cross.share_with(party, share)
+
+    def state(self) -> Mapping[str, Sequence[float]]:
+        """Return what the next round needs besides the shares, to be kept on our own disk."""
+        first = () if self._first is None else self._first.tolist()
+        return {**self.solver.state(), "first": first}
+
+    def go_on(self, number: int, state: SolverState) -> None:
+        """Continue after a round, with the solver as it was then; the shares are restored one by one."""
+        self.solver.restore(state)
+        self._first = np.array(state["first"], dtype=np.float64)
+        self.applied, self._point = number, None
 
     def masked_products(self, holder: str) -> SealedVector:
         """Set-up, as the one who masks: [[pack(X_A'x_h + r)]]; keep −r as our share."""

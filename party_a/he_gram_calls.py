@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import TypeVar
 
 from common.crypto.cipher import Cipher, CipherVector, parse_ciphertexts
@@ -12,7 +13,9 @@ from common.errors import RemoteProtocolError
 from common.glm.solvers import BlockSolver
 from common.rpc.chunks import chunk_slices
 from common.rpc.pb import he_gram_pb2 as gram
+from common.rpc.pb import job_pb2 as pb
 from common.runtime.gram_messages import direction_messages, held_pairs, products_messages
+from common.runtime.kept_shares import keep_share, kept_attempts, kept_share
 from common.runtime.linear_solver import gram_tools
 from party_a.he_gram import PassiveGram
 from party_a.regression_calls import RegressionCalls
@@ -78,6 +81,7 @@ class GramCalls(RegressionCalls):
                 async for message in more:
                     await self._absorb_rows(role, message, first)
                 sealed = await self.watch.thread("set-up", role.masked_products, holder)
+                await self._keep_share(role, holder, first.turn)
                 self._products[holder] = products_messages(first.turn, self._party, sealed)
         # A second request gets the very same ciphertexts: other masks on the same products would show them.
         for reply in self._products[holder]:
@@ -104,6 +108,7 @@ class GramCalls(RegressionCalls):
                 blinded = await self.watch.thread("set-up", role.sharing.blind_products, masker, products)
                 residues = await self.coordinator.decrypt_products(masker, blinded)
                 await self.watch.thread("set-up", role.take_products, masker, residues)
+                await self._keep_share(role, masker, first.turn)
         return gram.ProductsTaken(turn=first.turn)
 
     async def send_direction(self, request: gram.DirectionRequest) -> AsyncIterator[gram.Direction]:
@@ -137,8 +142,32 @@ class GramCalls(RegressionCalls):
             if self._job.decrypts_loss(first.turn.round):
                 share = await self.watch.thread("loss", role.loss_share)
                 reply.loss_share = share.to_bytes()
+            if self._job.train.solver == "gd":
+                await self.keep_round()
             self._last = reply
             return reply
+
+    def kept_shares(self) -> dict[str, int]:
+        """Return with whom cross products are shared on our disk, and since which attempt."""
+        return kept_attempts(self.rounds.checkpoint, (self._job.active, *self._job.passive))
+
+    def restore_shares(self, parties: Collection[str]) -> None:
+        """Take shares back from our disk.
+
+        Raises:
+            RemoteProtocolError: There is none with one of the parties.
+        """
+        role, _ = self._ready_gram()
+        for party in parties:
+            share = kept_share(self.rounds.checkpoint, party) if party in role.unshared else None
+            if share is None:
+                raise RemoteProtocolError("a share was named that is not kept here, or is there already")
+            role.restore_share(party, share)
+
+    async def _keep_share(self, role: PassiveGram, party: str, turn: pb.Turn) -> None:
+        """Keep a share before the other end can have its own: one without the other is worth nothing."""
+        share = role.share_of(party)
+        await asyncio.to_thread(keep_share, self.rounds.checkpoint, party, turn.attempt, share)
 
     async def _absorb_rows(self, role: PassiveGram, message: gram.PackedRows, first: gram.PackedRows) -> None:
         if (message.turn, message.holder) != (first.turn, first.holder):

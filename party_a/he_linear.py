@@ -20,7 +20,7 @@ from common.crypto.masked_gradient import MaskedGradient
 from common.crypto.plan import gradient_packing
 from common.data.split import BatchSchedule
 from common.errors import LocalProtocolError, RemoteProtocolError
-from common.glm.solvers import BlockSolver
+from common.glm.solvers import BlockSolver, SolverState
 from common.types import Floats
 
 
@@ -67,6 +67,15 @@ class PassiveRegression:
     def gradient_length(self) -> int:
         """How many ciphertexts of ours the key holder decrypts in a round."""
         return self._packing.plaintexts(len(self.weights))
+
+    def state(self) -> SolverState:
+        """Return what the next round needs, to be kept on our own disk."""
+        return self.solver.state()
+
+    def go_on(self, number: int, state: SolverState) -> None:
+        """Continue after a round, with the solver as it was then."""
+        self.solver.restore(state)
+        self.applied, self._round = number, None
 
     def begin(self, number: int) -> int:
         """Start round `number`, or start it again; return its number of rows.

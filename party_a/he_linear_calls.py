@@ -85,6 +85,8 @@ class LinearCalls(RegressionCalls):
             if len(self._job.passive) > 1 and self._job.decrypts_loss(first.turn.round):
                 share = await self.watch.thread("loss", role.loss_share_from_gradient)
                 reply.loss_share = share.to_bytes()
+            if self._job.train.solver == "gd":
+                await self.keep_round()
             self._last = reply
             return reply
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -15,10 +16,12 @@ import numpy as np
 from common.crypto.cipher import Cipher
 from common.data.table import Table
 from common.errors import ColonnadeError, RemoteProtocolError
-from common.glm.solvers import BlockSolver
+from common.glm.solvers import BlockSolver, SolverState
 from common.rpc.chunks import chunk_slices
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
+from common.rpc.wiretap import Traffic
+from common.runtime.checkpoint import Checkpoint
 from common.runtime.config_job import JobConfig
 from common.runtime.coordinator_client import CoordinatorClient
 from common.runtime.guest.align_calls import AlignmentCalls
@@ -29,9 +32,23 @@ from common.runtime.memory import give_back
 from common.runtime.noise_ahead import NoiseAhead
 from common.runtime.saved_model import SavedModel, saved_loss
 from common.types import Floats, Ints
+from party_a.kept_rounds import KeptRounds
 from party_a.solver_turns import SolverTurns
 
 _SCORE_BYTES = 8  # a partial score in the clear is a double
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """Where a job is computed, and where it is kept.
+
+    Attributes:
+        traffic: Says what the job has sent and received in this attempt.
+    """
+
+    executor: Executor
+    checkpoint: Checkpoint
+    traffic: Callable[[], Traffic]
 
 
 class Role(Protocol):
@@ -42,6 +59,14 @@ class Role(Protocol):
     @property
     def weights(self) -> Floats:
         """The weights so far."""
+        ...
+
+    def state(self) -> SolverState:
+        """Return what the next round needs."""
+        ...
+
+    def go_on(self, number: int, state: SolverState) -> None:
+        """Continue after a round."""
         ...
 
 
@@ -55,7 +80,7 @@ class RegressionCalls(JobCalls):
         table: Table,
         alignment: AlignmentCalls,
         coordinator: CoordinatorClient,
-        executor: Executor,
+        place: Workplace,
     ) -> None:
         super().__init__(alignment)
         self.coordinator = coordinator
@@ -66,7 +91,9 @@ class RegressionCalls(JobCalls):
         self._job = job
         self._table = table
         self._design: LinearDesign | None = None
-        self._executor = executor
+        self._executor = place.executor
+        self._place = place
+        self._rounds: KeptRounds | None = None
         self._role: Role | None = None
         self._turns: SolverTurns | None = None
         self._ahead: NoiseAhead | None = None
@@ -105,6 +132,7 @@ class RegressionCalls(JobCalls):
     async def prepare(self, request: he.PrepareRequest) -> he.PrepareReply:
         """Prove the plan, fetch the public key from the coordinator itself, and take the role."""
         columns = self._checked(request)
+        await self._recall(request)
         await self.watch.thread("preparing", prove_plan, self.design, self._job, columns)
         key = await self.coordinator.public_key(columns)
         if self._role is None:
@@ -116,6 +144,39 @@ class RegressionCalls(JobCalls):
             self._role = await self.take_role(cipher, solver, columns)
             self._ahead = NoiseAhead(cipher, self._executor, self.sealed_in_round())
         return he.PrepareReply(turn=request.turn, key_id=key.key_id)
+
+    async def stand(self, turn: pb.Turn) -> he.Standing:
+        """Say which rounds, and which shares, earlier attempts have left on our disk."""
+        self._ready()
+        shares = await asyncio.to_thread(self.kept_shares)
+        return he.Standing(turn=turn, rounds=self.rounds.possible, shares=shares)
+
+    async def go_on(self, request: he.GoOnRequest) -> he.GoneOn:
+        """Continue after the round that all parties have.
+
+        Raises:
+            RemoteProtocolError: That round is not one to which this party may go back.
+        """
+        role, number = self._ready(), request.turn.round
+        if role.applied not in (0, number):
+            # Never back in the middle of an attempt: each repeated round is one more to be learnt from.
+            raise RemoteProtocolError(
+                f"the job has gone on already: the last round applied is {role.applied}"
+            )
+        state = self.rounds.go_on(number)
+        if state is not None:
+            role.go_on(number, state)
+        self.turns.go_on(request.turn)
+        self._measured = self.rounds.has_trained
+        await asyncio.to_thread(self.restore_shares, request.shares)
+        return he.GoneOn(turn=request.turn)
+
+    def kept_shares(self) -> dict[str, int]:
+        """Return with whom cross products are shared on our disk, and since which attempt."""
+        return {}
+
+    def restore_shares(self, parties: Collection[str]) -> None:
+        """Take shares back from our disk."""
 
     @property
     def turns(self) -> SolverTurns:
@@ -136,9 +197,16 @@ class RegressionCalls(JobCalls):
                 f"a step of round {request.turn.round} was asked for; the last one applied is "
                 f"{self._ready().applied}"
             )
-        return self.turns.take_step(request)
+        taken = self.turns.take_step(request)
+        await self.keep_round()
+        return taken
 
-    def partial_scores(self, turn: pb.Turn) -> Iterator[he.PartialScores]:
+    async def keep_round(self) -> None:
+        """Keep the round that was applied last, before anybody hears of it."""
+        role = self._ready()
+        await asyncio.to_thread(self.rounds.keep, role.applied, role.state())
+
+    async def partial_scores(self, turn: pb.Turn) -> AsyncIterator[he.PartialScores]:
         """Yield u_A of all aligned rows, in the clear: the price of measuring the model.
 
         Training is over with that: scores of the same rows under several weights would show the features.
@@ -149,6 +217,8 @@ class RegressionCalls(JobCalls):
         if self.applying.locked():
             raise RemoteProtocolError("partial scores were asked for in the middle of a round")
         self._measured = True
+        model = self.model(turn.job_id, role.applied)
+        await asyncio.to_thread(self.rounds.keep_trained, role.applied, model)
         scores = self.design.matrix @ role.weights
         for part in chunk_slices(len(scores), _SCORE_BYTES):
             yield he.PartialScores(turn=turn, scores=scores[part].tolist())
@@ -186,6 +256,31 @@ class RegressionCalls(JobCalls):
             with suppress(asyncio.CancelledError, ColonnadeError):
                 await self.attendance
         await self.coordinator.disconnect()
+
+    @property
+    def rounds(self) -> KeptRounds:
+        """What this party keeps of its rounds.
+
+        Raises:
+            RemoteProtocolError: The job has not been prepared yet.
+        """
+        if self._rounds is None:
+            raise RemoteProtocolError("the job has not been prepared yet")
+        return self._rounds
+
+    async def _recall(self, request: he.PrepareRequest) -> None:
+        """Read what earlier attempts have kept, and make sure that it is of the same data."""
+        if self._rounds is not None:
+            return
+        place = self._place
+        rounds = await asyncio.to_thread(KeptRounds, place.checkpoint, lambda: self.spent(place.traffic()))
+        facts = {
+            "data": await asyncio.to_thread(self.design.fingerprint),
+            "columns": dict(sorted(request.columns.items())),
+            "learning_rate": request.learning_rate,
+        }
+        await asyncio.to_thread(rounds.begin, facts)
+        self.before, self._rounds = rounds.before, rounds
 
     def _checked(self, request: he.PrepareRequest) -> Mapping[str, int]:
         """Hold what B says to what A knows."""
@@ -227,7 +322,8 @@ class RegressionCalls(JobCalls):
         return self._design
 
     def require_training(self) -> None:
-        """Refuse a round once the partial scores have been sent."""
+        """Refuse a round once the partial scores have been sent, and one that begins anew what is kept."""
+        self.rounds.require_went_on()
         if self._measured:
             raise RemoteProtocolError("no round can follow after the partial scores were sent in the clear")
 

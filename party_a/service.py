@@ -18,6 +18,7 @@ from common.rpc.pb.vfb2_pb2 import DESCRIPTOR as VFB2
 from common.rpc.pb.vfb2_pb2_grpc import add_Vfb2Servicer_to_server
 from common.rpc.server import PartyServer
 from common.rpc.wiretap import Tap, Wiretap
+from common.runtime.checkpoint import Checkpoint
 from common.runtime.config_job import JobConfig
 from common.runtime.config_net import NetJob
 from common.runtime.config_party import PartyConfig
@@ -38,7 +39,7 @@ from party_a.he_gram_service import GramServicer, first_of
 from party_a.he_linear_calls import LinearCalls
 from party_a.net_calls import NetCalls, NetTools
 from party_a.net_predict_calls import NetPredictionCalls, net_scorable
-from party_a.regression_calls import RegressionCalls
+from party_a.regression_calls import RegressionCalls, Workplace
 from party_a.splitnn_service import SplitServicer
 from party_a.vfb2_calls import CollaboratorCalls
 
@@ -98,7 +99,11 @@ class _Servicer(Vfb2Guest, GramServicer, SplitServicer):
             return reply
         coordinator = CoordinatorClient(own, job, request.turn, self._tools.wiretap)
         kind = GramCalls if job.uses_gram else LinearCalls
-        calls = kind(own.party, job, table, alignment, coordinator, self._tools.executor)
+        tools, job_id = self._tools, request.turn.job_id
+        place = Workplace(
+            tools.executor, Checkpoint.of(tools.store, job_id), lambda: tools.wiretap.totals(job_id)
+        )
+        calls = kind(own.party, job, table, alignment, coordinator, place)
         calls.opened = asyncio.ensure_future(self._join(request, job, calls, reply))
         return await self._opened(calls, request.turn, job.active)
 
@@ -170,6 +175,12 @@ class _Servicer(Vfb2Guest, GramServicer, SplitServicer):
     async def Prepare(self, request: he.PrepareRequest, context: Context) -> he.PrepareReply:  # noqa: N802
         return await self._calls(RegressionCalls, request.turn, context).prepare(request)
 
+    async def Stand(self, request: he.StandingRequest, context: Context) -> he.Standing:  # noqa: N802
+        return await self._calls(RegressionCalls, request.turn, context).stand(request.turn)
+
+    async def GoOn(self, request: he.GoOnRequest, context: Context) -> he.GoneOn:  # noqa: N802
+        return await self._calls(RegressionCalls, request.turn, context).go_on(request)
+
     async def EncryptScores(  # noqa: N802
         self, request: he.ScoresRequest, context: Context
     ) -> AsyncIterator[he.EncryptedScores]:
@@ -185,5 +196,5 @@ class _Servicer(Vfb2Guest, GramServicer, SplitServicer):
     async def SendPartialScores(  # noqa: N802
         self, request: he.PartialScoresRequest, context: Context
     ) -> AsyncIterator[he.PartialScores]:
-        for chunk in self._calls(RegressionCalls, request.turn, context).partial_scores(request.turn):
+        async for chunk in self._calls(RegressionCalls, request.turn, context).partial_scores(request.turn):
             yield chunk

@@ -7,6 +7,7 @@ import math
 from common.errors import RemoteProtocolError
 from common.glm.solvers import BlockSolver, ConjugateBlock
 from common.rpc.pb import he_linear_pb2 as he
+from common.rpc.pb import job_pb2 as pb
 
 
 class SolverTurns:
@@ -35,6 +36,12 @@ class SolverTurns:
             raise RemoteProtocolError("the next direction's numbers are not finite, or have the wrong sign")
         self._conjugate.turn(mixing, scale)
         self._turned = number
+
+    def go_on(self, turn: pb.Turn) -> None:
+        """Continue after the round of a turn, whose step had been taken."""
+        self._turned = max(1, turn.round)
+        self._stepped = he.StepTaken(turn=turn) if turn.round else None
+        self._asked = None
 
     def curvature(self) -> he.SolverPart | None:
         """Return our part of p·q of the round that was just applied, None for gradient descent."""

@@ -12,11 +12,15 @@ from common.crypto.gram_round import EncryptedDirection
 from common.crypto.paillier import PublicKey
 from common.errors import RemoteProtocolError
 from common.glm.conjugate import Turn
+from common.glm.solvers import SolverState
 from common.rpc.chunks import chunk_slices
 from common.rpc.pb import he_gram_pb2 as gram
+from common.rpc.pb import he_linear_pb2 as he
+from common.runtime.checkpoint import Checkpoint
 from common.runtime.config_job import JobConfig
 from common.runtime.coordinator_client import in_round
 from common.runtime.gram_messages import addressed_messages, held_pairs
+from common.runtime.kept_shares import keep_share, kept_attempts, kept_share
 from common.runtime.stopwatch import Stopwatch
 from party_b.gram_client import ReceivedDirection
 from party_b.he_gram import ActiveGram
@@ -30,7 +34,13 @@ class GramRounds:
     """Conducts the set-up, and one round after another, between the active role and its peers."""
 
     def __init__(
-        self, job: JobConfig, role: ActiveGram, key: PublicKey, peers: Peers, watch: Stopwatch
+        self,
+        job: JobConfig,
+        role: ActiveGram,
+        key: PublicKey,
+        peers: Peers,
+        watch: Stopwatch,
+        checkpoint: Checkpoint,
     ) -> None:
         self._job = job
         self._role = role
@@ -41,6 +51,8 @@ class GramRounds:
         self._coordinator = peers.coordinator
         self._turn = peers.turn
         self._watch = watch
+        self._checkpoint = checkpoint
+        self._kept: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def sealed_in_round(self) -> int:
@@ -54,12 +66,38 @@ class GramRounds:
         lengths = {masker: self._role.sharing.products_length(masker) for masker in masked_by}
         await self._coordinator.declare_gram(self._role.round_length, lengths)
         for masker in masked_by:
-            await self._take_products(masker, tell)
+            if (self._job.active, masker) not in self._kept:
+                await self._take_products(masker, tell)
         for holder in self._job.passive:
             for masker in held_pairs(self._job, holder):
+                if (holder, masker) in self._kept:
+                    continue
                 await tell(f"sharing cross products of {holder} and {masker}", 0.0)
                 rows = self._passive[holder].packed_rows()
                 await self._passive[holder].take_products(self._passive[masker].masked_products(rows))
+
+    def go_on(self, number: int, state: SolverState) -> None:
+        """Continue after a round, with the solver as it was then."""
+        self._role.go_on(number, state)
+
+    def recall_shares(self, standings: Mapping[str, he.Standing]) -> Mapping[str, Sequence[str]]:
+        """Find the pairs whose two ends have kept shares of the same set-up, and take our own back."""
+        own = kept_attempts(self._checkpoint, self._job.passive)
+        kept = {name: dict(standing.shares) for name, standing in standings.items()} | {self._job.active: own}
+        self._kept = frozenset(
+            (holder, masker)
+            for holder in (self._job.active, *self._job.passive)
+            for masker in held_pairs(self._job, holder)
+            if masker in kept[holder] and kept[holder][masker] == kept[masker].get(holder)
+        )
+        partners = {
+            name: [one for pair in self._kept if name in pair for one in pair if one != name] for name in kept
+        }
+        for party in partners.pop(self._job.active):
+            share = kept_share(self._checkpoint, party)
+            if share is not None:
+                self._role.restore_share(party, share)
+        return partners
 
     async def run(self, number: int, turned: Turn) -> RoundResult:
         """Conduct a round."""
@@ -99,6 +137,8 @@ class GramRounds:
         blinded = await self._watch.thread("set-up", role.sharing.blind_products, masker, products)
         residues = await self._coordinator.decrypt_products(masker, blinded)
         await self._watch.thread("set-up", role.take_products, masker, residues)
+        attempt = self._turn.attempt
+        await asyncio.to_thread(keep_share, self._checkpoint, masker, attempt, role.share_of(masker))
 
     async def _own_rows(self, masker: str, tell: Tell) -> AsyncIterator[gram.PackedRows]:
         sharing, rows = self._role.sharing, self._role.rows

@@ -16,11 +16,11 @@ from functools import reduce
 import numpy as np
 
 from common.crypto.cipher import CipherVector, SealedVector
-from common.crypto.gram_round import CrossRound, EncryptedDirection
+from common.crypto.gram_round import CrossRound, EncryptedDirection, Shares
 from common.crypto.gram_setup import GramTools, Sharing
 from common.crypto.limits import check_loss_share
 from common.errors import LocalProtocolError
-from common.glm.solvers import BlockSolver, Point
+from common.glm.solvers import BlockSolver, Point, SolverState
 from common.types import Floats
 from party_b.he_linear import LabelledRows
 
@@ -69,6 +69,19 @@ class ActiveGram:
     def take_products(self, masker: str, residues: Sequence[int]) -> None:
         """Set-up: keep G + r, which the key holder decrypted, as our share."""
         self._cross.share_with(masker, self.sharing.open_products(masker, residues))
+
+    def share_of(self, party: str) -> Shares:
+        """Return our share of the products with a party, (d + 1, d of the other), for our own disk alone."""
+        return self._cross.share_of(party)
+
+    def restore_share(self, party: str, share: Shares) -> None:
+        """Take our share of the products with a party back from the disk."""
+        self._cross.share_with(party, share)
+
+    def go_on(self, number: int, state: SolverState) -> None:
+        """Continue after a round, with the solver as it was then; the shares are restored one by one."""
+        self.solver.restore(state)
+        self.applied, self._point = number, None
 
     def encrypt_direction(self, number: int) -> EncryptedDirection:
         """Step 1: [[ṽ]], and for every passive party [[pack(T_B'ṽ)]]."""

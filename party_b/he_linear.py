@@ -25,7 +25,7 @@ from common.crypto.masked_gradient import MaskedGradient
 from common.crypto.plan import gradient_packing
 from common.data.split import BatchSchedule
 from common.errors import LocalProtocolError, RemoteProtocolError
-from common.glm.solvers import BlockSolver
+from common.glm.solvers import BlockSolver, SolverState
 from common.types import Floats
 
 
@@ -84,6 +84,11 @@ class ActiveRegression:
     def gradient_length(self) -> int:
         """How many ciphertexts of ours the key holder decrypts in a round."""
         return self._packing.plaintexts(len(self.weights))
+
+    def go_on(self, number: int, state: SolverState) -> None:
+        """Continue after a round, with the solver as it was then."""
+        self.solver.restore(state)
+        self.applied, self._round = number, None
 
     def begin(self, number: int) -> int:
         """Start round `number`, or start it again; return its number of rows."""

@@ -17,6 +17,7 @@ from common.errors import ColonnadeError, PeerUnreachable
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.wiretap import Wiretap
 from common.runtime.alignment_cache import Alignment, AlignmentCache
+from common.runtime.checkpoint import CLOSING, Checkpoint
 from common.runtime.config_party import PartyConfig
 from common.runtime.coordinator_client import CoordinatorClient, in_round
 from common.runtime.linear_design import alignment_key, id_rule
@@ -31,6 +32,8 @@ log = logging.getLogger("vfl.party_b")
 # Between two looks for a party that was lost.
 _FIRST_REDIAL_S = 0.2
 _LAST_REDIAL_S = 2.0
+
+_ALIGNED = "aligned"
 
 T = TypeVar("T")
 
@@ -90,6 +93,7 @@ class JobLife:
         self.watch = active.stopwatch
         self.stays_away = False  # whether a party was gone for longer than it may be
         self._earlier: list[JobLife] = []
+        self._running: tuple[str, float] | None = None
         self._active = active
         self._tools = tools
         self._turn = turn_of(active)
@@ -102,13 +106,19 @@ class JobLife:
         self._lost: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         active.traffic = self.traffic
 
+    @property
+    def only_closing(self) -> bool:
+        """Whether an earlier attempt has come as far as closing: the coordinator is not needed then."""
+        return Checkpoint.of(self._tools.store, self._active.job_id).has(CLOSING)
+
     async def until_all_answer(self) -> None:
-        """Wait until every party answers.
+        """Wait until every party answers that is still needed.
 
         Raises:
             PeerUnreachable: A party stays away for `deadlines.peer_s`.
         """
-        looking = [asyncio.ensure_future(self._until_it_answers(peer)) for peer in self._peers]
+        needed = self._passive if self.only_closing else self._peers
+        looking = [asyncio.ensure_future(self._until_it_answers(peer)) for peer in needed]
         try:
             await asyncio.gather(*looking)
         finally:
@@ -121,6 +131,8 @@ class JobLife:
         Args:
             earlier: Attempts before this one; they stay present until the passive parties have opened it too.
         """
+        if self.only_closing:
+            return
         self._earlier = list(earlier)
         for last in self._last:
             await last.open_job()
@@ -146,6 +158,10 @@ class JobLife:
         ids = opened.own.ids
         if not self._passive:
             return Aligned(Alignment(b"", np.arange(len(ids))), {}, reused=False)
+        earlier = await asyncio.to_thread(self.kept_alignment, ids)
+        if earlier and opened.kept and opened.kept.alignment_id == earlier.alignment.alignment_id:
+            await self._active.enter("aligning", "every party has kept the alignment of this job")
+            return earlier
         aligned = await self._align(opened)
         lines = {client.name: client.alignment for client in self._passive}
         unmatched = Unmatched(self._tools.own.party, ids, opened.rows, aligned.alignment.rows)
@@ -155,7 +171,39 @@ class JobLife:
         notes = (unmatched.counted(), *found.hints) if unmatched.any else ()
         if aligned.reused:
             notes += ("ids were not aligned again: every party had kept the alignment of an earlier job",)
-        return replace(aligned, notes=notes, described=found.described)
+        aligned = replace(aligned, notes=notes, described=found.described)
+        if self._active.config.resumes:
+            await asyncio.to_thread(self._keep_alignment, ids, aligned)
+        return aligned
+
+    def kept_alignment(self, ids: Sequence[str]) -> Aligned | None:
+        """Return the alignment that an earlier attempt of this job has kept, None without one."""
+        checkpoint = Checkpoint.of(self._tools.store, self._active.job_id)
+        kept = checkpoint.kept(_ALIGNED)
+        key = alignment_key(self._tools.own, self._active.config, ids)
+        found = AlignmentCache(checkpoint.folder).find(key)
+        if kept is None or found is None or found.alignment_id.hex() != kept["alignment_id"]:
+            return None
+        return Aligned(
+            found,
+            {(one, other): int(count) for one, other, count in kept["shared"]},
+            bool(kept["reused"]),
+            tuple(kept["notes"]),
+            tuple(kept["described"]),
+        )
+
+    def _keep_alignment(self, ids: Sequence[str], aligned: Aligned) -> None:
+        checkpoint = Checkpoint.of(self._tools.store, self._active.job_id)
+        key = alignment_key(self._tools.own, self._active.config, ids)
+        AlignmentCache(checkpoint.folder).keep(key, aligned.alignment)
+        values = {
+            "alignment_id": aligned.alignment.alignment_id.hex(),
+            "shared": [[*pair, count] for pair, count in aligned.shared.items()],
+            "reused": aligned.reused,
+            "notes": aligned.notes,
+            "described": aligned.described,
+        }
+        checkpoint.keep(_ALIGNED, values)
 
     async def _align(self, opened: Opened) -> Aligned:
         """Align the ids; an alignment that everybody has kept serves again."""
@@ -240,16 +288,28 @@ class JobLife:
 
     def traffic(self) -> tuple[int, int]:
         """Return the bytes that this party has sent and received in the job so far."""
-        totals, before = self._tools.wiretap.totals(self._active.job_id), self._active.before
-        return totals.sent_bytes + before.sent_bytes, totals.received_bytes + before.received_bytes
+        totals, (sent, received) = self._tools.wiretap.totals(self._active.job_id), self._active.before
+        return totals.sent_bytes + sent, totals.received_bytes + received
+
+    def cost(self) -> dict[str, object]:
+        """Return what the job has cost so far, the phase under way included, to be kept with a round."""
+        sent, received = self.traffic()
+        phases = dict(self.seconds)
+        if self._running is not None:
+            phase, since_s = self._running
+            phases[phase] = phases.get(phase, 0.0) + time.monotonic() - since_s
+        computing = dict(self.watch.seconds)
+        return {"sent_bytes": sent, "received_bytes": received, "phases": phases, "computing": computing}
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
         """Take the time of a phase."""
         start_s = time.monotonic()
+        self._running = (phase, start_s)
         try:
             yield
         finally:
+            self._running = None
             taken_s = time.monotonic() - start_s
             self.seconds[phase] = self.seconds.get(phase, 0.0) + taken_s
 
@@ -272,6 +332,9 @@ class JobLife:
             pause_s = min(2 * pause_s, _LAST_REDIAL_S)
 
     def _kept(self, own: OwnRows) -> Alignment | None:
+        earlier = self.kept_alignment(own.ids)
+        if earlier is not None:
+            return earlier.alignment
         party = self._tools.own
         kept = AlignmentCache(party.state).find(alignment_key(party, self._active.config, own.ids))
         return kept if kept is not None and len(kept.rows) >= own.least_common else None

@@ -9,8 +9,9 @@ import re
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from common.errors import ColonnadeError, JobCancelled, JobError, Refused, UnknownJob
 from common.rpc.failures import detail_of
@@ -21,7 +22,6 @@ from common.runtime.config_party import PartyConfig
 from common.runtime.job_kinds import Job, kind_of
 from common.runtime.state import STATUS_FILE, JobStore
 from common.runtime.stopwatch import Stopwatch
-from common.runtime.unfinished import Spent
 
 log = logging.getLogger("vfl.party_b")
 
@@ -44,7 +44,8 @@ class ActiveJob:
     remarks: list[str] = field(default_factory=list)  # for the report: what was decided before it began
     seconds: dict[str, float] = field(default_factory=dict)  # by phase, over all attempts
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
-    before: Spent = field(default_factory=Spent)  # before this service was started
+    before: tuple[int, int] = (0, 0)  # bytes sent and received before this service was started
+    recalled: bool = False  # from the disk, and nobody has remembered yet what it had cost
     keep: Callable[[], None] = lambda: None
     ended_s: float = 0.0
     status: pb.JobStatus.ValueType = pb.QUEUED
@@ -106,6 +107,14 @@ class ActiveJob:
         moment = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         self.losses.append(f"{moment}, after round {self.rounds}: {what}")
         self.attempt += 1
+
+    def remember(self, cost: Mapping[str, Any] | None) -> None:
+        """Take over what the job had cost before this service was started, as `JobLife.cost` tells it."""
+        if cost is not None and self.recalled:
+            self.recalled = False
+            self.before = (int(cost["sent_bytes"]), int(cost["received_bytes"]))
+            self.seconds.update(cost["phases"])
+            self.stopwatch.seconds.update(cost["computing"])
 
     async def end(self, status: pb.JobStatus.ValueType, message: str) -> None:
         """Report how the job ended; the last event carries the record."""
@@ -313,7 +322,7 @@ def _new_job_id(name: str) -> str:
 
 def _recalled(job_id: str, kept: dict[str, object]) -> ActiveJob:
     config = kind_of(kept["job"]).model_validate_json(json.dumps(kept["job"]))
-    job = ActiveJob(job_id, config)
+    job = ActiveJob(job_id, config, recalled=True)
     job.submitted_s, job.ended_s = float(str(kept["submitted_unix_s"])), float(str(kept["ended_unix_s"]))
     job.status = pb.JobStatus.Value(str(kept["status"]))
     job.phase = "ended" if job.ended_s else "queued"

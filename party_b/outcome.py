@@ -58,6 +58,7 @@ class RunOutcome:
     replies: Mapping[str, pb.CloseJobReply]
     own_traffic: tuple[int, int]
     remarks: Sequence[str] = ()
+    interruptions: Sequence[str] = ()
 
 
 def own_model(
@@ -160,6 +161,7 @@ def _stopped(outcome: RunOutcome) -> str:
 
 def _notes(outcome: RunOutcome) -> list[str]:
     notes = [*outcome.remarks, *outcome.design.notes, *outcome.aligned.notes]
+    notes += [f"the job was interrupted and went on: {told}" for told in outcome.interruptions]
     if outcome.job.coordinator not in outcome.replies:
         notes.append(f"{outcome.job.coordinator} did not close the job, and its traffic is not known")
     return notes

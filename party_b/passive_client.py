@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 
@@ -49,6 +49,15 @@ class PassiveClient(PassiveLine):
     async def prepare(self, request: he.PrepareRequest) -> he.PrepareReply:
         """Let the party prove its plan and fetch the public key."""
         return await self._stub.Prepare(request, timeout=self._step_s)
+
+    async def stand(self) -> he.Standing:
+        """Return which rounds and shares earlier attempts have left at the party."""
+        return await self._stub.Stand(he.StandingRequest(turn=self._turn), timeout=self._call_s)
+
+    async def go_on(self, number: int, shares: Sequence[str]) -> None:
+        """Let the party continue after a round, with the kept shares of some pairs."""
+        request = he.GoOnRequest(turn=in_round(self._turn, number), shares=shares)
+        await self._stub.GoOn(request, timeout=self._call_s)
 
     def in_gram_rounds(self, most_bytes: int) -> GramClient:
         """Return the calls of Gram rounds on this connection; `most_bytes` is the longest direction."""

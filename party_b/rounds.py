@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from common.crypto.cipher import Cipher, CipherVector, parse_ciphertexts
 from common.errors import RemoteProtocolError
 from common.glm.conjugate import Turn
+from common.glm.solvers import SolverState
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
 from common.runtime.config_job import JobConfig
@@ -68,6 +69,21 @@ class Rounds(Protocol):
         """Conduct a round; `turned` belongs to the passive parties' direction."""
         ...
 
+    def go_on(self, number: int, state: SolverState) -> None:
+        """Continue after a round, with the solver as it was then."""
+        ...
+
+    def recall_shares(self, standings: Mapping[str, he.Standing]) -> Mapping[str, Sequence[str]]:
+        """Take our own shares back from the disk where the other end has kept its own of the same pair.
+
+        Args:
+            standings: Of the passive parties.
+
+        Returns:
+            For each passive party, with whom its own kept shares count.
+        """
+        ...
+
 
 class RowwiseRounds:
     """Rounds that work on rows."""
@@ -94,6 +110,14 @@ class RowwiseRounds:
 
     async def share(self, tell: Tell) -> None:
         """Do nothing: row-wise rounds need no set-up."""
+
+    def go_on(self, number: int, state: SolverState) -> None:
+        """Continue after a round, with the solver as it was then."""
+        self._role.go_on(number, state)
+
+    def recall_shares(self, standings: Mapping[str, he.Standing]) -> Mapping[str, Sequence[str]]:
+        """Return nothing: row-wise rounds share nothing."""
+        return dict.fromkeys(standings, ())
 
     async def run(self, number: int, turned: Turn) -> RoundResult:
         """Conduct a round."""

@@ -13,10 +13,11 @@ from common.crypto.cipher import Cipher
 from common.crypto.entropy import SystemEntropy
 from common.crypto.fixed_point import FixedPoint
 from common.crypto.limits import check_resolution
-from common.errors import LocalProtocolError
+from common.errors import JobError, LocalProtocolError
 from common.glm.conjugate import ConjugateScalars, Turn
 from common.glm.labels import signed_labels
 from common.glm.solvers import BlockSolver, ConjugateBlock
+from common.runtime.checkpoint import Checkpoint
 from common.runtime.config_job import JobConfig
 from common.runtime.linear_design import LinearDesign
 from common.runtime.linear_solver import active_solver, gram_tools, prove_gram_plan
@@ -28,6 +29,7 @@ from party_b.gram_rounds import GramRounds
 from party_b.he_gram import ActiveGram
 from party_b.he_linear import ActiveRegression, LabelledRows
 from party_b.rounds import Peers, RoundResult, Rounds, RowwiseRounds, Tell
+from party_b.training_log import KeptRound, TrainingLog
 
 _NO_TURN = Turn(0.0, 1.0)
 
@@ -57,22 +59,48 @@ class Problem:
 class Training:
     """One job's rounds, as the active party conducts them."""
 
-    def __init__(self, problem: Problem, cipher: Cipher, peers: Peers, watch: Stopwatch) -> None:
+    def __init__(
+        self, problem: Problem, cipher: Cipher, peers: Peers, watch: Stopwatch, log: TrainingLog
+    ) -> None:
         self.losses: list[float | None] = []
         self.converged = False
+        self._log = log
+        self._turned = _NO_TURN
+        self._convergence = Convergence(problem.job.train.tolerance, problem.design.schedule.batches)
         self._job = problem.job
         self._cipher = cipher
         self._peers = peers
-        self._batches = problem.design.schedule.batches
         self._solver, self._scalars = active_solver(
             problem.design, problem.job, problem.learning_rate, problem.targets
         )
-        self._rounds = _rounds(problem, self._solver, cipher, peers, watch)
+        self._rounds = _rounds(problem, self._solver, cipher, peers, watch, log.checkpoint)
 
     @property
     def weights(self) -> Floats:
         """The active party's weights so far."""
         return self._solver.weights
+
+    async def go_on(self) -> int:
+        """Continue after the last round that all parties have kept; return its number.
+
+        We keep a round after the others have applied it, so our last one is the last that all can have.
+
+        Raises:
+            JobError: A passive party has not kept it.
+        """
+        passive = self._peers.passive
+        last = await asyncio.to_thread(self._log.last)
+        number = 0 if last is None else last.number
+        answers = await asyncio.gather(*(client.stand() for client in passive))
+        standings = {client.name: answer for client, answer in zip(passive, answers, strict=True)}
+        lacking = [name for name, standing in standings.items() if number not in standing.rounds]
+        if lacking:
+            raise JobError(f"the job cannot go on after round {number}: {', '.join(lacking)} has not kept it")
+        shares = await asyncio.to_thread(self._rounds.recall_shares, standings)
+        if last is not None:
+            self._restore(last)
+        await asyncio.gather(*(client.go_on(number, shares[client.name]) for client in passive))
+        return number
 
     async def share(self, tell: Tell) -> None:
         """Do what the rounds need once: in Gram rounds, share the cross products."""
@@ -87,21 +115,34 @@ class Training:
             ahead.finish()
 
     async def _train(self, round_done: RoundDone) -> None:
-        convergence = Convergence(self._job.train.tolerance, self._batches)
-        turned = _NO_TURN
-        for number in range(1, self._job.train.max_rounds + 1):
-            result = await self._rounds.run(number, turned)
+        for number in range(len(self.losses) + 1, self._job.train.max_rounds + 1):
+            if self.converged:
+                return
+            if number > 1 and isinstance(self._solver, ConjugateBlock):
+                self._solver.turn(self._turned.mixing, self._turned.scale)
+            result = await self._rounds.run(number, self._turned)
             loss = result.loss
             if self._scalars is not None:
-                turned = await self._step(self._scalars, number, result)
+                self._turned = await self._step(self._scalars, number, result)
                 loss = self._scalars.objective if self._job.train.has_loss(number) else None
             self.losses.append(loss)
             await round_done(number, loss)
-            self.converged = self._scalars.converged if self._scalars else convergence.settled(loss)
-            if self.converged:
-                return
-            if isinstance(self._solver, ConjugateBlock):
-                self._solver.turn(turned.mixing, turned.scale)
+            self.converged = self._scalars.converged if self._scalars else self._convergence.settled(loss)
+            await asyncio.to_thread(self._log.keep, self._kept(number))
+
+    def _kept(self, number: int) -> KeptRound:
+        scalars = None if self._scalars is None else self._scalars.state()
+        state = self._solver.state()
+        return KeptRound(number, self.losses, self.converged, state, self._turned, scalars)
+
+    def _restore(self, last: KeptRound) -> None:
+        self._rounds.go_on(last.number, last.solver)
+        self.losses, self.converged, self._turned = list(last.losses), last.converged, last.turned
+        if self._scalars is not None and last.scalars is not None:
+            self._scalars.restore(last.scalars)
+        if self._scalars is None:
+            for loss in last.losses:  # what the losses told then they tell again
+                self._convergence.settled(loss)
 
     async def _step(self, scalars: ConjugateScalars, number: int, result: RoundResult) -> Turn:
         """Let every party move along its direction; return what the next direction takes."""
@@ -151,7 +192,14 @@ def describe_plan(problem: Problem) -> str:
     return prove_gram_plan(problem.job, len(problem.targets), problem.columns).describe()
 
 
-def _rounds(problem: Problem, solver: BlockSolver, cipher: Cipher, peers: Peers, watch: Stopwatch) -> Rounds:
+def _rounds(
+    problem: Problem,
+    solver: BlockSolver,
+    cipher: Cipher,
+    peers: Peers,
+    watch: Stopwatch,
+    checkpoint: Checkpoint,
+) -> Rounds:
     job, design = problem.job, problem.design
     rows = LabelledRows(design.matrix[design.train], problem.targets)
     if not job.uses_gram:
@@ -160,4 +208,5 @@ def _rounds(problem: Problem, solver: BlockSolver, cipher: Cipher, peers: Peers,
         return RowwiseRounds(job, role, cipher, peers, watch)
     tools = gram_tools(job, len(problem.targets), problem.columns, cipher)
     passive = {party: count for party, count in problem.columns.items() if party != job.active}
-    return GramRounds(job, ActiveGram(rows, solver, tools, passive), cipher.key, peers, watch)
+    gram = ActiveGram(rows, solver, tools, passive)
+    return GramRounds(job, gram, cipher.key, peers, watch, checkpoint)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from common.crypto.gram_plan import DIRECTION_LIMIT_BITS
 from common.crypto.gram_setup import GramTools
 from common.errors import LocalProtocolError, NumericError, RemoteProtocolError
 from common.types import Floats
+
+Shares: TypeAlias = NDArray[Any]
+"""Python integers: one party's additive share of the cross products with another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,17 @@ class CrossRound:
         self._exponents[peer] = np.array(
             [packing.pack(column.tolist()) for column in share[: self._outputs].T], dtype=object
         ).reshape(share.shape[1], self.length)
+
+    def share_of(self, peer: str) -> Shares:
+        """Return our share T, (d_own, d_peer), of the products with a peer, for our own disk alone.
+
+        Raises:
+            LocalProtocolError: There is none yet.
+        """
+        share = self._shares.get(peer)
+        if share is None:
+            raise LocalProtocolError(f"no cross products are shared with {peer} yet")
+        return share
 
     def encrypt(self, direction: Floats) -> EncryptedDirection:
         """Return our block of the direction, (d,), in units of scaled columns, for every other party.

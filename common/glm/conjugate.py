@@ -49,6 +49,16 @@ class ConjugateScalars:
         self._size = 0.0
         self._residual: float | None = None
 
+    def state(self) -> tuple[float, float, float]:
+        """Return what a later round needs, to be kept on the active party's own disk."""
+        if self._residual is None:
+            raise LocalProtocolError("conjugate gradients are kept only after a round")
+        return (self.objective, self._size, self._residual)
+
+    def restore(self, state: tuple[float, float, float]) -> None:
+        """Go back to a state."""
+        self.objective, self._size, self._residual = state
+
     @property
     def converged(self) -> bool:
         """Whether the preconditioned residual is below the tolerance, relative to the right-hand side."""

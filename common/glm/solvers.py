@@ -9,8 +9,9 @@ Gradient descent sends its weights, v = w and λ = 1. Conjugate gradients send a
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from common.errors import LocalProtocolError, NumericError
 from common.glm.gradient_descent import GradientStep
 from common.glm.losses import QuadraticLoss
 from common.types import Floats
+
+SolverState: TypeAlias = Mapping[str, Sequence[float]]
+"""A block between two rounds, to be kept on its party's own disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,14 @@ class BlockSolver(Protocol):
         """Return ½ Σ l2_j w_j²: the block's part of the regulariser, in mean form."""
         ...
 
+    def state(self) -> SolverState:
+        """Return the block between two rounds: after `receive`, or after `advance` where there is one."""
+        ...
+
+    def restore(self, state: SolverState) -> None:
+        """Go back to a state, bit by bit; LocalProtocolError if it is of another block."""
+        ...
+
 
 class GradientDescent:
     """w ← w − η (X'd/n + l2·w), from zero."""
@@ -78,6 +90,14 @@ class GradientDescent:
     def penalty(self) -> float:
         """Return ½ Σ l2_j w_j²."""
         return self._step.penalty(self.weights)
+
+    def state(self) -> SolverState:
+        """Return the weights."""
+        return {"weights": self.weights.tolist()}
+
+    def restore(self, state: SolverState) -> None:
+        """Go back to a state's weights."""
+        self.weights = _restored(state, "weights", len(self.weights))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,9 +199,40 @@ class ConjugateBlock:
         """Return ½ Σ l2_j w_j²."""
         return float(0.5 * np.sum(self._system.penalties * self.weights**2))
 
+    def state(self) -> SolverState:
+        """Return everything that the next turn takes.
+
+        Raises:
+            LocalProtocolError: A round is under way, or none has been.
+        """
+        if self._residual is None or self._image is not None:
+            raise LocalProtocolError("conjugate gradients are kept only between a step and the next product")
+        return {
+            "weights": self.weights.tolist(),
+            "residual": self._residual.tolist(),
+            "preconditioned": self._preconditioned.tolist(),
+            "direction": self._direction.tolist(),
+        }
+
+    def restore(self, state: SolverState) -> None:
+        """Go back to a state; the next turn follows."""
+        size = len(self.weights)
+        self.weights = _restored(state, "weights", size)
+        self._residual = _restored(state, "residual", size)
+        self._preconditioned = _restored(state, "preconditioned", size)
+        self._direction = _restored(state, "direction", size)
+        self._image = None
+
     def _finite(self, weights: Floats) -> Floats:
         broken = np.flatnonzero(~np.isfinite(weights))
         if broken.size:
             name = self._system.features[int(broken[0])]
             raise NumericError(f"the weight of feature {name!r} is no longer finite")
         return weights
+
+
+def _restored(state: SolverState, name: str, size: int) -> Floats:
+    values = np.array(state.get(name, ()), dtype=np.float64)
+    if values.shape != (size,):
+        raise LocalProtocolError(f"the kept {name} are those of another block")
+    return values

@@ -23,6 +23,9 @@ MAX_ATTEMPTS = 100
 """How often a job is opened again at most. Every attempt may have one round decrypted once more and one
 set-up masked once more, so this bounds what repeating could ever show (docs/decisions/0015-resume.md)."""
 
+CLOSING = "closing"
+"""At the active party: what it needs for its report, once everybody has trained and only closing is left."""
+
 TRAINED = "trained"
 """At a passive party: the model as it will be kept if the job finishes. Closing needs nothing else then."""
 
@@ -50,6 +53,10 @@ class Checkpoint:
             write_atomically(self._path(name), content)
         except OSError as exc:
             raise StateError(f"cannot be written: {exc.strerror}", where=str(self._path(name))) from exc
+
+    def has(self, name: str) -> bool:
+        """Tell whether a value is kept."""
+        return self._path(name).is_file()
 
     def kept(self, name: str) -> Any | None:
         """Return a value that was kept, None without one.

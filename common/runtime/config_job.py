@@ -134,6 +134,11 @@ class JobConfig(JobBase):
         return self.train.solver == "gd" and self.train.has_loss(round_number)
 
     @property
+    def resumes(self) -> bool:
+        """Whether the job goes on after a loss: from the last round that all parties have."""
+        return True
+
+    @property
     def most_rounds(self) -> int:
         """How many rounds the job takes at most."""
         return self.train.max_rounds

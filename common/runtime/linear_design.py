@@ -6,6 +6,8 @@ of one side is row i of the other without a word about it.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -71,6 +73,13 @@ class LinearDesign:
     def columns(self) -> int:
         """Number of columns d, the intercept included."""
         return len(self.features)
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of the columns as they are trained on; it never leaves the party."""
+        digest = hashlib.sha256(json.dumps([self.features, self.penalties.tolist()]).encode())
+        digest.update(np.ascontiguousarray(self.matrix).tobytes())
+        digest.update(self.train.astype("<i8").tobytes())
+        return digest.hexdigest()
 
     def step(self, learning_rate: float) -> GradientStep:
         """Return the update of this party's weights."""

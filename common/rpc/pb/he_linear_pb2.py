@@ -26,7 +26,7 @@ from common.rpc.pb import disclosure_pb2 as vfl_dot_v1_dot_disclosure__pb2
 from common.rpc.pb import job_pb2 as vfl_dot_v1_dot_job__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16vfl/v1/he_linear.proto\x12\x06vfl.v1\x1a\x17vfl/v1/disclosure.proto\x1a\x10vfl/v1/job.proto\"\x96\x01\n\x12\x42uildDesignRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x14\n\x0c\x61lignment_id\x18\x02 \x01(\x0c\x12\x0c\n\x04rows\x18\x03 \x01(\x04:@\xda\xe2\x18<\x08\x02\x10\x02\x18\x01*4which alignment a job uses, and how many rows it has\"\xfe\x01\n\x10\x42uildDesignReply\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x12\n\ntrain_rows\x18\x02 \x01(\x04\x12\x0f\n\x07\x63olumns\x18\x03 \x01(\r\x12\x16\n\tcurvature\x18\x04 \x01(\x01H\x00\x88\x01\x01:\x82\x01\xda\xe2\x18~\x08\x02\x10\x02\x18\x01*vnumber of training rows and of columns, and the largest eigenvalue of X\'X/n if the job asks for an automatic step sizeB\x0c\n\n_curvature\"\x8f\x02\n\x0ePrepareRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x12\n\ntrain_rows\x18\x02 \x01(\x04\x12\x34\n\x07\x63olumns\x18\x03 \x03(\x0b\x32#.vfl.v1.PrepareRequest.ColumnsEntry\x12\x15\n\rlearning_rate\x18\x04 \x01(\x01\x1a.\n\x0c\x43olumnsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01:P\xda\xe2\x18L\x08\x02\x10\x02\x18\x01*Dnumber of training rows, of every party\'s columns, and the step size\"e\n\x0cPrepareReply\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0e\n\x06key_id\x18\x02 \x01(\x0c:)\xda\xe2\x18%\x08\x02\x10\x02\x18\x01*\x1dwhich public key a party uses\"Y\n\x10PublicKeyRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:)\xda\xe2\x18%\x08\x01\x10\x01\x18\x01*\x1d\x61sks for the job\'s public key\"\x8b\x02\n\tPublicKey\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0f\n\x07modulus\x18\x02 \x01(\x0c\x12\x17\n\x0fnoise_generator\x18\x03 \x01(\x0c\x12/\n\x07\x63olumns\x18\x04 \x03(\x0b\x32\x1e.vfl.v1.PublicKey.ColumnsEntry\x1a.\n\x0c\x43olumnsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01:W\xda\xe2\x18S\x08\x03\x10\x01\x18\x01*Kthe job\'s Paillier public key, and how many columns each party has declared\"\xbf\x01\n\rScoresRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0e\n\x06mixing\x18\x02 \x01(\x01\x12\r\n\x05scale\x18\x03 \x01(\x01:s\xda\xe2\x18o\x08\r\x10\x02\x18\x01*gasks for a round\'s encrypted scores; with conjugate gradients, two numbers about all parties\' residuals\"\xc1\x01\n\x0f\x45ncryptedScores\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x13\n\x0b\x63iphertexts\x18\x02 \x01(\x0c\x12\x12\n\nloss_share\x18\x03 \x01(\x0c:i\xda\xe2\x18\x65\x08\x04\x10\x03\x18\x02 \x01*[a passive party\'s encrypted partial scores of the batch, and its encrypted part of the loss\"u\n\x12\x45ncryptedResiduals\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x13\n\x0b\x63iphertexts\x18\x02 \x01(\x0c:.\xda\xe2\x18*\x08\x05\x10\x03\x18\x02 \x01* encrypted residuals of the batch\"\xda\x01\n\x0cRoundApplied\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x12\n\nloss_share\x18\x02 \x01(\x0c\x12%\n\tcurvature\x18\x03 \x01(\x0b\x32\x12.vfl.v1.SolverPart:s\xda\xe2\x18o\x08\x07\x10\x02\x18\x02 \x01*ea passive party has updated its weights; with several passive parties, its encrypted part of the loss\"\x83\x01\n\x0eMaskedGradient\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x13\n\x0b\x63iphertexts\x18\x02 \x01(\x0c:@\xda\xe2\x18<\x08\x06\x10\x02\x18\x02 \x01*2a party\'s gradient under a uniform mask, encrypted\"\x83\x01\n\x11\x44\x65\x63ryptedGradient\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x10\n\x08residues\x18\x02 \x01(\x0c:@\xda\xe2\x18<\x08\x06\x10\x02\x18\x03*4a party\'s own gradient, still under the party\'s mask\"w\n\rEncryptedLoss\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x12\n\nciphertext\x18\x02 \x01(\x0c:6\xda\xe2\x18\x32\x08\x07\x10\x02\x18\x02 \x01*(the encrypted training loss of the round\"h\n\rDecryptedLoss\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0f\n\x07residue\x18\x02 \x01(\x0c:*\xda\xe2\x18&\x08\x07\x10\x02\x18\x01*\x1ethe training loss of the round\"\x81\x01\n\x14PartialScoresRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:M\xda\xe2\x18I\x08\x01\x10\x01\x18\x01*Aasks for partial scores of the aligned rows, to measure the model\"w\n\rPartialScores\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0e\n\x06scores\x18\x02 \x03(\x01::\xda\xe2\x18\x36\x08\x04\x10\x03\x18\x01*.a passive party\'s partial scores, in the clear\"c\n\nSolverPart\x12\r\n\x05value\x18\x01 \x01(\x01:F\xda\xe2\x18\x42\x08\r\x10\x02\x18\x01*:a party\'s part of one number that conjugate gradients need\"\x86\x01\n\x0bStepRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0c\n\x04step\x18\x02 \x01(\x01:M\xda\xe2\x18I\x08\r\x10\x02\x18\x01*Ahow far everybody goes along the direction of conjugate gradients\"\x88\x01\n\tStepTaken\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x10\n\x08residual\x18\x02 \x01(\x01:M\xda\xe2\x18I\x08\r\x10\x02\x18\x01*Aa party\'s part of the size of the residual of conjugate gradientsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16vfl/v1/he_linear.proto\x12\x06vfl.v1\x1a\x17vfl/v1/disclosure.proto\x1a\x10vfl/v1/job.proto\"\x96\x01\n\x12\x42uildDesignRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x14\n\x0c\x61lignment_id\x18\x02 \x01(\x0c\x12\x0c\n\x04rows\x18\x03 \x01(\x04:@\xda\xe2\x18<\x08\x02\x10\x02\x18\x01*4which alignment a job uses, and how many rows it has\"\xfe\x01\n\x10\x42uildDesignReply\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x12\n\ntrain_rows\x18\x02 \x01(\x04\x12\x0f\n\x07\x63olumns\x18\x03 \x01(\r\x12\x16\n\tcurvature\x18\x04 \x01(\x01H\x00\x88\x01\x01:\x82\x01\xda\xe2\x18~\x08\x02\x10\x02\x18\x01*vnumber of training rows and of columns, and the largest eigenvalue of X\'X/n if the job asks for an automatic step sizeB\x0c\n\n_curvature\"\x8f\x02\n\x0ePrepareRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x12\n\ntrain_rows\x18\x02 \x01(\x04\x12\x34\n\x07\x63olumns\x18\x03 \x03(\x0b\x32#.vfl.v1.PrepareRequest.ColumnsEntry\x12\x15\n\rlearning_rate\x18\x04 \x01(\x01\x1a.\n\x0c\x43olumnsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01:P\xda\xe2\x18L\x08\x02\x10\x02\x18\x01*Dnumber of training rows, of every party\'s columns, and the step size\"e\n\x0cPrepareReply\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0e\n\x06key_id\x18\x02 \x01(\x0c:)\xda\xe2\x18%\x08\x02\x10\x02\x18\x01*\x1dwhich public key a party uses\"{\n\x0fStandingRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:L\xda\xe2\x18H\x08\x01\x10\x01\x18\x01*@asks which rounds a party has kept, after a job was opened again\"\xfa\x01\n\x08Standing\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0e\n\x06rounds\x18\x02 \x03(\r\x12,\n\x06shares\x18\x03 \x03(\x0b\x32\x1c.vfl.v1.Standing.SharesEntry\x1a-\n\x0bSharesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01:e\xda\xe2\x18\x61\x08\x01\x10\x01\x18\x01*Ywhich rounds a party has kept, and with whom it shares cross products since which attempt\"\x84\x01\n\x0bGoOnRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0e\n\x06shares\x18\x02 \x03(\t:I\xda\xe2\x18\x45\x08\x01\x10\x01\x18\x01*=after which round a job goes on, and which shares still count\"O\n\x06GoneOn\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:)\xda\xe2\x18%\x08\x01\x10\x01\x18\x01*\x1d\x61 party goes on after a round\"Y\n\x10PublicKeyRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:)\xda\xe2\x18%\x08\x01\x10\x01\x18\x01*\x1d\x61sks for the job\'s public key\"\x8b\x02\n\tPublicKey\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0f\n\x07modulus\x18\x02 \x01(\x0c\x12\x17\n\x0fnoise_generator\x18\x03 \x01(\x0c\x12/\n\x07\x63olumns\x18\x04 \x03(\x0b\x32\x1e.vfl.v1.PublicKey.ColumnsEntry\x1a.\n\x0c\x43olumnsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01:W\xda\xe2\x18S\x08\x03\x10\x01\x18\x01*Kthe job\'s Paillier public key, and how many columns each party has declared\"\xbf\x01\n\rScoresRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0e\n\x06mixing\x18\x02 \x01(\x01\x12\r\n\x05scale\x18\x03 \x01(\x01:s\xda\xe2\x18o\x08\r\x10\x02\x18\x01*gasks for a round\'s encrypted scores; with conjugate gradients, two numbers about all parties\' residuals\"\xc1\x01\n\x0f\x45ncryptedScores\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x13\n\x0b\x63iphertexts\x18\x02 \x01(\x0c\x12\x12\n\nloss_share\x18\x03 \x01(\x0c:i\xda\xe2\x18\x65\x08\x04\x10\x03\x18\x02 \x01*[a passive party\'s encrypted partial scores of the batch, and its encrypted part of the loss\"u\n\x12\x45ncryptedResiduals\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x13\n\x0b\x63iphertexts\x18\x02 \x01(\x0c:.\xda\xe2\x18*\x08\x05\x10\x03\x18\x02 \x01* encrypted residuals of the batch\"\xda\x01\n\x0cRoundApplied\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x12\n\nloss_share\x18\x02 \x01(\x0c\x12%\n\tcurvature\x18\x03 \x01(\x0b\x32\x12.vfl.v1.SolverPart:s\xda\xe2\x18o\x08\x07\x10\x02\x18\x02 \x01*ea passive party has updated its weights; with several passive parties, its encrypted part of the loss\"\x83\x01\n\x0eMaskedGradient\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x13\n\x0b\x63iphertexts\x18\x02 \x01(\x0c:@\xda\xe2\x18<\x08\x06\x10\x02\x18\x02 \x01*2a party\'s gradient under a uniform mask, encrypted\"\x83\x01\n\x11\x44\x65\x63ryptedGradient\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x10\n\x08residues\x18\x02 \x01(\x0c:@\xda\xe2\x18<\x08\x06\x10\x02\x18\x03*4a party\'s own gradient, still under the party\'s mask\"w\n\rEncryptedLoss\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x12\n\nciphertext\x18\x02 \x01(\x0c:6\xda\xe2\x18\x32\x08\x07\x10\x02\x18\x02 \x01*(the encrypted training loss of the round\"h\n\rDecryptedLoss\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0f\n\x07residue\x18\x02 \x01(\x0c:*\xda\xe2\x18&\x08\x07\x10\x02\x18\x01*\x1ethe training loss of the round\"\x81\x01\n\x14PartialScoresRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:M\xda\xe2\x18I\x08\x01\x10\x01\x18\x01*Aasks for partial scores of the aligned rows, to measure the model\"w\n\rPartialScores\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0e\n\x06scores\x18\x02 \x03(\x01::\xda\xe2\x18\x36\x08\x04\x10\x03\x18\x01*.a passive party\'s partial scores, in the clear\"c\n\nSolverPart\x12\r\n\x05value\x18\x01 \x01(\x01:F\xda\xe2\x18\x42\x08\r\x10\x02\x18\x01*:a party\'s part of one number that conjugate gradients need\"\x86\x01\n\x0bStepRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0c\n\x04step\x18\x02 \x01(\x01:M\xda\xe2\x18I\x08\r\x10\x02\x18\x01*Ahow far everybody goes along the direction of conjugate gradients\"\x88\x01\n\tStepTaken\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x10\n\x08residual\x18\x02 \x01(\x01:M\xda\xe2\x18I\x08\r\x10\x02\x18\x01*Aa party\'s part of the size of the residual of conjugate gradientsb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,6 +43,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PREPAREREQUEST']._serialized_options = b'\332\342\030L\010\002\020\002\030\001*Dnumber of training rows, of every party\'s columns, and the step size'
   _globals['_PREPAREREPLY']._loaded_options = None
   _globals['_PREPAREREPLY']._serialized_options = b'\332\342\030%\010\002\020\002\030\001*\035which public key a party uses'
+  _globals['_STANDINGREQUEST']._loaded_options = None
+  _globals['_STANDINGREQUEST']._serialized_options = b'\332\342\030H\010\001\020\001\030\001*@asks which rounds a party has kept, after a job was opened again'
+  _globals['_STANDING_SHARESENTRY']._loaded_options = None
+  _globals['_STANDING_SHARESENTRY']._serialized_options = b'8\001'
+  _globals['_STANDING']._loaded_options = None
+  _globals['_STANDING']._serialized_options = b'\332\342\030a\010\001\020\001\030\001*Ywhich rounds a party has kept, and with whom it shares cross products since which attempt'
+  _globals['_GOONREQUEST']._loaded_options = None
+  _globals['_GOONREQUEST']._serialized_options = b'\332\342\030E\010\001\020\001\030\001*=after which round a job goes on, and which shares still count'
+  _globals['_GONEON']._loaded_options = None
+  _globals['_GONEON']._serialized_options = b'\332\342\030%\010\001\020\001\030\001*\035a party goes on after a round'
   _globals['_PUBLICKEYREQUEST']._loaded_options = None
   _globals['_PUBLICKEYREQUEST']._serialized_options = b'\332\342\030%\010\001\020\001\030\001*\035asks for the job\'s public key'
   _globals['_PUBLICKEY_COLUMNSENTRY']._loaded_options = None
@@ -85,36 +95,46 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PREPAREREQUEST_COLUMNSENTRY']._serialized_end=677
   _globals['_PREPAREREPLY']._serialized_start=761
   _globals['_PREPAREREPLY']._serialized_end=862
-  _globals['_PUBLICKEYREQUEST']._serialized_start=864
-  _globals['_PUBLICKEYREQUEST']._serialized_end=953
-  _globals['_PUBLICKEY']._serialized_start=956
-  _globals['_PUBLICKEY']._serialized_end=1223
+  _globals['_STANDINGREQUEST']._serialized_start=864
+  _globals['_STANDINGREQUEST']._serialized_end=987
+  _globals['_STANDING']._serialized_start=990
+  _globals['_STANDING']._serialized_end=1240
+  _globals['_STANDING_SHARESENTRY']._serialized_start=1092
+  _globals['_STANDING_SHARESENTRY']._serialized_end=1137
+  _globals['_GOONREQUEST']._serialized_start=1243
+  _globals['_GOONREQUEST']._serialized_end=1375
+  _globals['_GONEON']._serialized_start=1377
+  _globals['_GONEON']._serialized_end=1456
+  _globals['_PUBLICKEYREQUEST']._serialized_start=1458
+  _globals['_PUBLICKEYREQUEST']._serialized_end=1547
+  _globals['_PUBLICKEY']._serialized_start=1550
+  _globals['_PUBLICKEY']._serialized_end=1817
   _globals['_PUBLICKEY_COLUMNSENTRY']._serialized_start=631
   _globals['_PUBLICKEY_COLUMNSENTRY']._serialized_end=677
-  _globals['_SCORESREQUEST']._serialized_start=1226
-  _globals['_SCORESREQUEST']._serialized_end=1417
-  _globals['_ENCRYPTEDSCORES']._serialized_start=1420
-  _globals['_ENCRYPTEDSCORES']._serialized_end=1613
-  _globals['_ENCRYPTEDRESIDUALS']._serialized_start=1615
-  _globals['_ENCRYPTEDRESIDUALS']._serialized_end=1732
-  _globals['_ROUNDAPPLIED']._serialized_start=1735
-  _globals['_ROUNDAPPLIED']._serialized_end=1953
-  _globals['_MASKEDGRADIENT']._serialized_start=1956
-  _globals['_MASKEDGRADIENT']._serialized_end=2087
-  _globals['_DECRYPTEDGRADIENT']._serialized_start=2090
-  _globals['_DECRYPTEDGRADIENT']._serialized_end=2221
-  _globals['_ENCRYPTEDLOSS']._serialized_start=2223
-  _globals['_ENCRYPTEDLOSS']._serialized_end=2342
-  _globals['_DECRYPTEDLOSS']._serialized_start=2344
-  _globals['_DECRYPTEDLOSS']._serialized_end=2448
-  _globals['_PARTIALSCORESREQUEST']._serialized_start=2451
-  _globals['_PARTIALSCORESREQUEST']._serialized_end=2580
-  _globals['_PARTIALSCORES']._serialized_start=2582
-  _globals['_PARTIALSCORES']._serialized_end=2701
-  _globals['_SOLVERPART']._serialized_start=2703
-  _globals['_SOLVERPART']._serialized_end=2802
-  _globals['_STEPREQUEST']._serialized_start=2805
-  _globals['_STEPREQUEST']._serialized_end=2939
-  _globals['_STEPTAKEN']._serialized_start=2942
-  _globals['_STEPTAKEN']._serialized_end=3078
+  _globals['_SCORESREQUEST']._serialized_start=1820
+  _globals['_SCORESREQUEST']._serialized_end=2011
+  _globals['_ENCRYPTEDSCORES']._serialized_start=2014
+  _globals['_ENCRYPTEDSCORES']._serialized_end=2207
+  _globals['_ENCRYPTEDRESIDUALS']._serialized_start=2209
+  _globals['_ENCRYPTEDRESIDUALS']._serialized_end=2326
+  _globals['_ROUNDAPPLIED']._serialized_start=2329
+  _globals['_ROUNDAPPLIED']._serialized_end=2547
+  _globals['_MASKEDGRADIENT']._serialized_start=2550
+  _globals['_MASKEDGRADIENT']._serialized_end=2681
+  _globals['_DECRYPTEDGRADIENT']._serialized_start=2684
+  _globals['_DECRYPTEDGRADIENT']._serialized_end=2815
+  _globals['_ENCRYPTEDLOSS']._serialized_start=2817
+  _globals['_ENCRYPTEDLOSS']._serialized_end=2936
+  _globals['_DECRYPTEDLOSS']._serialized_start=2938
+  _globals['_DECRYPTEDLOSS']._serialized_end=3042
+  _globals['_PARTIALSCORESREQUEST']._serialized_start=3045
+  _globals['_PARTIALSCORESREQUEST']._serialized_end=3174
+  _globals['_PARTIALSCORES']._serialized_start=3176
+  _globals['_PARTIALSCORES']._serialized_end=3295
+  _globals['_SOLVERPART']._serialized_start=3297
+  _globals['_SOLVERPART']._serialized_end=3396
+  _globals['_STEPREQUEST']._serialized_start=3399
+  _globals['_STEPREQUEST']._serialized_end=3533
+  _globals['_STEPTAKEN']._serialized_start=3536
+  _globals['_STEPTAKEN']._serialized_end=3672
 # @@protoc_insertion_point(module_scope)

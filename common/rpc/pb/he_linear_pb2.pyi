@@ -15,6 +15,9 @@ of the weights from round 2 on, and y is dropped.
   |-- Prepare ------------------>|                              |   the planner proves the ranges
   |                              |-- GetPublicKey ------------->|   each party asks C itself, so that
   |-- GetPublicKey --------------|----------------------------->|   nobody can hand it another key
+  |  in a later attempt:         |                              |
+  |-- Stand -------------------->|                              |   which rounds and shares A has on its disk
+  |-- GoOn --------------------->|                              |   the last round that all have
   |  for every round:            |                              |
   |-- EncryptScores ------------>|                              |
   |<=========== [[u_A]], [[L_A]] |                              |   step 1
@@ -183,6 +186,126 @@ class PrepareReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PrepareReply: _TypeAlias = PrepareReply  # noqa: Y015
+
+@_typing.final
+class StandingRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TURN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def turn(self) -> _job_pb2.Turn: ...
+    def __init__(
+        self,
+        *,
+        turn: _job_pb2.Turn | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StandingRequest: _TypeAlias = StandingRequest  # noqa: Y015
+
+@_typing.final
+class Standing(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class SharesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TURN_FIELD_NUMBER: _builtins.int
+    ROUNDS_FIELD_NUMBER: _builtins.int
+    SHARES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def turn(self) -> _job_pb2.Turn: ...
+    @_builtins.property
+    def rounds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """0 among them if the party can begin from the start"""
+
+    @_builtins.property
+    def shares(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Gram rounds: party -> the attempt in which the pair shared its products"""
+
+    def __init__(
+        self,
+        *,
+        turn: _job_pb2.Turn | None = ...,
+        rounds: _abc.Iterable[_builtins.int] | None = ...,
+        shares: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rounds", b"rounds", "shares", b"shares", "turn", b"turn"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Standing: _TypeAlias = Standing  # noqa: Y015
+
+@_typing.final
+class GoOnRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TURN_FIELD_NUMBER: _builtins.int
+    SHARES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def turn(self) -> _job_pb2.Turn:
+        """turn.round is the last round that all parties have"""
+
+    @_builtins.property
+    def shares(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Gram rounds: parties with whom the receiver's kept share is the same pair's"""
+
+    def __init__(
+        self,
+        *,
+        turn: _job_pb2.Turn | None = ...,
+        shares: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["shares", b"shares", "turn", b"turn"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GoOnRequest: _TypeAlias = GoOnRequest  # noqa: Y015
+
+@_typing.final
+class GoneOn(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TURN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def turn(self) -> _job_pb2.Turn: ...
+    def __init__(
+        self,
+        *,
+        turn: _job_pb2.Turn | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GoneOn: _TypeAlias = GoneOn  # noqa: Y015
 
 @_typing.final
 class PublicKeyRequest(_message.Message):

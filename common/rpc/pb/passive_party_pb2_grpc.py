@@ -94,6 +94,16 @@ class PassivePartyStub:
                 request_serializer=vfl_dot_v1_dot_he__linear__pb2.PrepareRequest.SerializeToString,
                 response_deserializer=vfl_dot_v1_dot_he__linear__pb2.PrepareReply.FromString,
                 _registered_method=True)
+        self.Stand = channel.unary_unary(
+                '/vfl.v1.PassiveParty/Stand',
+                request_serializer=vfl_dot_v1_dot_he__linear__pb2.StandingRequest.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_he__linear__pb2.Standing.FromString,
+                _registered_method=True)
+        self.GoOn = channel.unary_unary(
+                '/vfl.v1.PassiveParty/GoOn',
+                request_serializer=vfl_dot_v1_dot_he__linear__pb2.GoOnRequest.SerializeToString,
+                response_deserializer=vfl_dot_v1_dot_he__linear__pb2.GoneOn.FromString,
+                _registered_method=True)
         self.EncryptScores = channel.unary_stream(
                 '/vfl.v1.PassiveParty/EncryptScores',
                 request_serializer=vfl_dot_v1_dot_he__linear__pb2.ScoresRequest.SerializeToString,
@@ -233,6 +243,18 @@ class PassivePartyServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Prepare(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Stand(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GoOn(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -382,6 +404,16 @@ def add_PassivePartyServicer_to_server(servicer, server):
                     servicer.Prepare,
                     request_deserializer=vfl_dot_v1_dot_he__linear__pb2.PrepareRequest.FromString,
                     response_serializer=vfl_dot_v1_dot_he__linear__pb2.PrepareReply.SerializeToString,
+            ),
+            'Stand': grpc.unary_unary_rpc_method_handler(
+                    servicer.Stand,
+                    request_deserializer=vfl_dot_v1_dot_he__linear__pb2.StandingRequest.FromString,
+                    response_serializer=vfl_dot_v1_dot_he__linear__pb2.Standing.SerializeToString,
+            ),
+            'GoOn': grpc.unary_unary_rpc_method_handler(
+                    servicer.GoOn,
+                    request_deserializer=vfl_dot_v1_dot_he__linear__pb2.GoOnRequest.FromString,
+                    response_serializer=vfl_dot_v1_dot_he__linear__pb2.GoneOn.SerializeToString,
             ),
             'EncryptScores': grpc.unary_stream_rpc_method_handler(
                     servicer.EncryptScores,
@@ -751,6 +783,60 @@ class PassiveParty:
             '/vfl.v1.PassiveParty/Prepare',
             vfl_dot_v1_dot_he__linear__pb2.PrepareRequest.SerializeToString,
             vfl_dot_v1_dot_he__linear__pb2.PrepareReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Stand(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vfl.v1.PassiveParty/Stand',
+            vfl_dot_v1_dot_he__linear__pb2.StandingRequest.SerializeToString,
+            vfl_dot_v1_dot_he__linear__pb2.Standing.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GoOn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vfl.v1.PassiveParty/GoOn',
+            vfl_dot_v1_dot_he__linear__pb2.GoOnRequest.SerializeToString,
+            vfl_dot_v1_dot_he__linear__pb2.GoneOn.FromString,
             options,
             channel_credentials,
             insecure,

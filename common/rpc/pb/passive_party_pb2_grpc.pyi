@@ -50,6 +50,8 @@ class PassivePartyStub:
     BuildDesign: _grpc.UnaryUnaryMultiCallable[_he_linear_pb2.BuildDesignRequest, _he_linear_pb2.BuildDesignReply]
     """he_linear.proto"""
     Prepare: _grpc.UnaryUnaryMultiCallable[_he_linear_pb2.PrepareRequest, _he_linear_pb2.PrepareReply]
+    Stand: _grpc.UnaryUnaryMultiCallable[_he_linear_pb2.StandingRequest, _he_linear_pb2.Standing]
+    GoOn: _grpc.UnaryUnaryMultiCallable[_he_linear_pb2.GoOnRequest, _he_linear_pb2.GoneOn]
     EncryptScores: _grpc.UnaryStreamMultiCallable[_he_linear_pb2.ScoresRequest, _he_linear_pb2.EncryptedScores]
     ApplyResiduals: _grpc.StreamUnaryMultiCallable[_he_linear_pb2.EncryptedResiduals, _he_linear_pb2.RoundApplied]
     TakeStep: _grpc.UnaryUnaryMultiCallable[_he_linear_pb2.StepRequest, _he_linear_pb2.StepTaken]
@@ -85,6 +87,8 @@ class PassivePartyAsyncStub(PassivePartyStub):
     BuildDesign: _aio.UnaryUnaryMultiCallable[_he_linear_pb2.BuildDesignRequest, _he_linear_pb2.BuildDesignReply]  # type: ignore[assignment]
     """he_linear.proto"""
     Prepare: _aio.UnaryUnaryMultiCallable[_he_linear_pb2.PrepareRequest, _he_linear_pb2.PrepareReply]  # type: ignore[assignment]
+    Stand: _aio.UnaryUnaryMultiCallable[_he_linear_pb2.StandingRequest, _he_linear_pb2.Standing]  # type: ignore[assignment]
+    GoOn: _aio.UnaryUnaryMultiCallable[_he_linear_pb2.GoOnRequest, _he_linear_pb2.GoneOn]  # type: ignore[assignment]
     EncryptScores: _aio.UnaryStreamMultiCallable[_he_linear_pb2.ScoresRequest, _he_linear_pb2.EncryptedScores]  # type: ignore[assignment]
     ApplyResiduals: _aio.StreamUnaryMultiCallable[_he_linear_pb2.EncryptedResiduals, _he_linear_pb2.RoundApplied]  # type: ignore[assignment]
     TakeStep: _aio.UnaryUnaryMultiCallable[_he_linear_pb2.StepRequest, _he_linear_pb2.StepTaken]  # type: ignore[assignment]
@@ -183,6 +187,20 @@ class PassivePartyServicer(metaclass=_abc_1.ABCMeta):
         request: _he_linear_pb2.PrepareRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_he_linear_pb2.PrepareReply, _abc.Awaitable[_he_linear_pb2.PrepareReply]]: ...
+
+    @_abc_1.abstractmethod
+    def Stand(
+        self,
+        request: _he_linear_pb2.StandingRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_he_linear_pb2.Standing, _abc.Awaitable[_he_linear_pb2.Standing]]: ...
+
+    @_abc_1.abstractmethod
+    def GoOn(
+        self,
+        request: _he_linear_pb2.GoOnRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_he_linear_pb2.GoneOn, _abc.Awaitable[_he_linear_pb2.GoneOn]]: ...
 
     @_abc_1.abstractmethod
     def EncryptScores(

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -60,12 +61,17 @@ class AlignmentCalls:
         self._executor = executor
         self._role: PassiveAlignment | None = None
         self._alignment: Alignment | None = None
+        self._pinned: AlignmentCache | None = None
         self.watch = Stopwatch()
+
+    def pin_in(self, folder: Path) -> None:
+        """Keep the job's alignment among what the job needs to go on, too: the next job's may replace it."""
+        self._pinned = AlignmentCache(folder)
 
     async def kept(self, alignment_id: bytes) -> bool:
         """Tell whether an earlier alignment is still here, for the ids as they are now."""
         if self._alignment is None and alignment_id:
-            found = await asyncio.to_thread(self._cache.find, self._own.key)
+            found = await asyncio.to_thread(self._find, alignment_id)
             if found and found.alignment_id == alignment_id and len(found.rows) >= self._own.least_common:
                 self._alignment = found
         return bool(alignment_id) and self._is_current(alignment_id)
@@ -80,6 +86,8 @@ class AlignmentCalls:
             raise RemoteProtocolError("the job names an alignment that is not kept here")
         if len(self._alignment.rows) != count:
             raise RemoteProtocolError(f"{count} rows are aligned there, {len(self._alignment.rows)} here")
+        if self._pinned is not None and self._pinned.find(self._own.key) is None:
+            self._pinned.keep(self._own.key, self._alignment)
         return self._alignment.rows
 
     async def blind_own(self, turn: Turn) -> AsyncIterator[pb.BlindedIds]:
@@ -137,6 +145,8 @@ class AlignmentCalls:
         rows = await self.watch.thread("aligning", self._begun().set_common, _joined(parts))
         alignment = Alignment(first.alignment_id, rows)
         await asyncio.to_thread(self._cache.keep, self._own.key, alignment)
+        if self._pinned is not None:
+            await asyncio.to_thread(self._pinned.keep, self._own.key, alignment)
         self._alignment = alignment
         return pb.CommonRowsSet(turn=first.turn, rows=len(rows))
 
@@ -195,6 +205,13 @@ class AlignmentCalls:
             own = self._own
             self._role = PassiveAlignment(own.ids, scalar, self._executor, own.least_common)
         return self._role
+
+    def _find(self, alignment_id: bytes) -> Alignment | None:
+        """Return the alignment under an id from either place, else whatever the cache has."""
+        pinned = None if self._pinned is None else self._pinned.find(self._own.key)
+        if pinned is not None and pinned.alignment_id == alignment_id:
+            return pinned
+        return self._cache.find(self._own.key)
 
     def _is_current(self, alignment_id: bytes) -> bool:
         return self._alignment is not None and self._alignment.alignment_id == alignment_id

@@ -164,6 +164,8 @@ class GuestServicer(AlignServicer):
     async def _opening(
         self, request: pb.OpenJobRequest, job: JobBase, table: Table, alignment: AlignmentCalls
     ) -> pb.OpenJobReply:
+        if job.resumes:
+            alignment.pin_in(self._tools.store.checkpoint_dir(request.turn.job_id))
         return pb.OpenJobReply(
             turn=request.turn,
             greeting=make_greeting(self._own.party, self._own.role),
