@@ -63,7 +63,7 @@ class KeyHolder:
         self._key: PrivateKey | None = None
         self._answers: dict[tuple[str, str], _Answers] = {}
         # The last round that the disk knows to have been decrypted.
-        self.noted = 0
+        self.noted = agreement.first_round if agreement.first_round > 1 else 0
         # Two requests at the same moment must not both be the first of their round.
         self._turnstile = threading.Lock()
 

@@ -14,6 +14,7 @@ from common.crypto.entropy import SystemEntropy
 from common.crypto.paillier import PublicKey
 from common.rpc.channels import Deadline
 from common.rpc.pb import he_linear_pb2 as he
+from common.rpc.pb.job_pb2 import Turn
 from common.runtime.compute import InProcessExecutor
 from common.runtime.config_job import JobConfig
 from common.runtime.stopwatch import Stopwatch
@@ -32,33 +33,57 @@ class ByHand:
     columns: dict[str, int]
     rows: int = 0
     cipher: PaillierCipher | None = None
+    attempt: int = 0
+    alignment_id: bytes = b""
+
+    def turn(self, number: int = 0) -> Turn:
+        """Return a round's turn in the current attempt."""
+        return turn_of(self.job, number, attempt=self.attempt)
 
     async def open(self) -> None:
         """Open the job at both, as the protocol says."""
-        own = self.columns["party_b"]
-        reply = await self.a.OpenJob(opening(self.job, "party_b", "party_a", columns=own), timeout=CALL_S)
-        self.rows = reply.rows
-        await self.c.OpenJob(opening(self.job, "party_b", "coordinator", columns=own), timeout=CALL_S)
+        for receiver, stub in (("party_a", self.a), ("coordinator", self.c)):
+            request = opening(self.job, "party_b", receiver, columns=self.columns["party_b"])
+            request.turn.CopyFrom(self.turn())
+            request.alignment_id = self.alignment_id
+            reply = await stub.OpenJob(request, timeout=CALL_S)
+            self.rows = reply.rows or self.rows
+
+    async def open_again(self) -> None:
+        """Open the job in the next attempt, on the same alignment, and prepare it."""
+        self.attempt += 1
+        await self.open()
+        await self.prepare(self.rows)
+
+    async def go_on(self, number: int) -> None:
+        """Let A go on after a round."""
+        await self.a.GoOn(he.GoOnRequest(turn=self.turn(number)), timeout=CALL_S)
 
     async def align(self, known: int | None = None) -> None:
         """Align with A on all of its ids, or the first ones that are known, and let it build its design."""
         known = self.rows if known is None else known
+        if self.alignment_id:
+            await self._design(known)
+            return
         ids = tuple(f"r{at:04d}" for at in range(known))
-        client = AlignmentClient("party_a", self.a, turn_of(self.job), Deadline(CALL_S, "CALL_S"))
+        client = AlignmentClient("party_a", self.a, self.turn(), Deadline(CALL_S, "CALL_S"))
         alike = Alike("party_b", ids, {"party_a": self.rows, "party_b": known}, 1)
         conductor = AlignmentConductor(alike, {"party_a": client}, InProcessExecutor(), Stopwatch(), _unheard)
-        alignment_id = (await conductor.run()).alignment.alignment_id
-        request = he.BuildDesignRequest(turn=turn_of(self.job), alignment_id=alignment_id, rows=known)
+        self.alignment_id = (await conductor.run()).alignment.alignment_id
+        await self._design(known)
+
+    async def _design(self, rows: int) -> None:
+        request = he.BuildDesignRequest(turn=self.turn(), alignment_id=self.alignment_id, rows=rows)
         await self.a.BuildDesign(request, timeout=CALL_S)
 
     async def prepare(self, rows: int) -> None:
         """Align, let A prove its plan, and fetch the key."""
         await self.align()
         request = he.PrepareRequest(
-            turn=turn_of(self.job), train_rows=rows, columns=self.columns, learning_rate=0.1
+            turn=self.turn(), train_rows=rows, columns=self.columns, learning_rate=0.1
         )
         await self.a.Prepare(request, timeout=CALL_S)
-        reply = await self.c.GetPublicKey(he.PublicKeyRequest(turn=turn_of(self.job)), timeout=CALL_S)
+        reply = await self.c.GetPublicKey(he.PublicKeyRequest(turn=self.turn()), timeout=CALL_S)
         key = PublicKey.from_bytes(reply.modulus, reply.noise_generator)
         self.cipher = PaillierCipher(key, InProcessExecutor(), SystemEntropy())
 
@@ -66,14 +91,14 @@ class ByHand:
         """Step 1: fetch [[u_A]] of a round."""
         assert self.cipher is not None
         key, parts = self.cipher.key, []
-        request = he.ScoresRequest(turn=turn_of(self.job, number))
+        request = he.ScoresRequest(turn=self.turn(number))
         async for chunk in self.a.EncryptScores(request, timeout=CALL_S):
             parts.append(parse_ciphertexts(chunk.ciphertexts, key, None))
         return CipherVector.joined(key, parts)
 
     async def send_residuals(self, number: int, residuals: SealedVector) -> he.RoundApplied:
         """Step 2: send [[d]] of a round; A has updated its weights when this returns."""
-        message = he.EncryptedResiduals(turn=turn_of(self.job, number), ciphertexts=residuals.to_bytes())
+        message = he.EncryptedResiduals(turn=self.turn(number), ciphertexts=residuals.to_bytes())
         applied: he.RoundApplied = await self.a.ApplyResiduals(iter([message]), timeout=CALL_S)
         return applied
 
@@ -87,7 +112,7 @@ class ByHand:
         """Ask for u_A in the clear."""
         scores: list[float] = []
         async for chunk in self.a.SendPartialScores(
-            he.PartialScoresRequest(turn=turn_of(self.job)), timeout=CALL_S
+            he.PartialScoresRequest(turn=self.turn()), timeout=CALL_S
         ):
             scores += chunk.scores
         return np.array(scores)

@@ -147,9 +147,9 @@ def job_of(**sections: Any) -> JobConfig:
         return JobConfig.model_validate_json(json.dumps(values))
 
 
-def turn_of(job: JobConfig, number: int = 0, job_id: str = "attacked-1") -> pb.Turn:
+def turn_of(job: JobConfig, number: int = 0, job_id: str = "attacked-1", attempt: int = 0) -> pb.Turn:
     """Return a round's turn of a job that the test opens by hand."""
-    return pb.Turn(job_id=job_id, job_digest=job.digest(), round=number)
+    return pb.Turn(job_id=job_id, job_digest=job.digest(), round=number, attempt=attempt)
 
 
 def opening(

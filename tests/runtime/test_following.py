@@ -137,9 +137,13 @@ class Seen:
 
     def __init__(self) -> None:
         self.rounds: list[int] = []
+        self.told: list[str] = []
 
     def show(self, event: pb.JobEvent) -> None:
         self.rounds.append(event.round)
+
+    def tell(self, text: str) -> None:
+        self.told.append(text)
 
 
 async def test_every_event_is_shown_and_the_last_record_returned(write: Write) -> None:
@@ -160,6 +164,7 @@ async def test_a_lost_connection_is_taken_up_again(write: Write) -> None:
 
     assert service.watched == 2
     assert seen.rounds == [1, 1, 2, 9]
+    assert seen.told == ["the connection to party_b is lost; it has 5 s to come back", "party_b is back"]
 
 
 async def test_a_service_that_stays_away_is_an_error_within_its_deadline(write: Write) -> None:

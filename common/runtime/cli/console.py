@@ -57,6 +57,10 @@ class ProgressView(Protocol):
         """Take notice of an event."""
         ...
 
+    def tell(self, text: str) -> None:
+        """Say something about the watching itself, on a line of its own."""
+        ...
+
 
 def open_console() -> Console:
     """Return the console for results: as wide as the terminal, or wide enough for whole lines."""
@@ -101,6 +105,10 @@ class ProgressBar:
             text=event.message or progress_text(event),
         )
 
+    def tell(self, text: str) -> None:
+        """Print a line above the bar."""
+        say(self._bar.console, text)
+
 
 class ProgressLines:
     """A line for each phase, and within a phase one every few seconds of the job's own time."""
@@ -128,6 +136,10 @@ class ProgressLines:
             self._print(event)
         elif event.round > self._round:
             self._held = event
+
+    def tell(self, text: str) -> None:
+        """Print a line between the others."""
+        say(self._console, text)
 
     def _print(self, event: JobEvent) -> None:
         self._held = None

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from rich.console import Console
@@ -37,10 +38,13 @@ async def follow(operator: Operator, job_id: str, view: ProgressView) -> JobReco
     Raises:
         PeerUnreachable: The service is gone.
     """
+    party, patience_s = operator.config.party, operator.config.deadlines.peer_s
     lost_at: float | None = None
     while True:
         try:
             async for event in operator.watch(job_id):
+                if lost_at is not None:
+                    view.tell(f"{party} is back")
                 lost_at = None
                 view.show(event)
                 if event.HasField("record"):
@@ -48,8 +52,26 @@ async def follow(operator: Operator, job_id: str, view: ProgressView) -> JobReco
             return await operator.show(job_id)
         except PeerUnreachable:
             now = time.monotonic()
-            lost_at = now if lost_at is None else lost_at
-            if now - lost_at > operator.config.deadlines.peer_s:
+            if lost_at is None:
+                lost_at = now
+                view.tell(f"the connection to {party} is lost; it has {patience_s:g} s to come back")
+            if now - lost_at > patience_s:
+                raise
+            await asyncio.sleep(_REDIAL_S)
+
+
+async def fetch(operator: Operator, job_id: str, folder: Path) -> tuple[Path, ...]:
+    """Write a job's artifacts into a folder, also when the service is started again meanwhile.
+
+    Raises:
+        PeerUnreachable: The service is gone.
+    """
+    until = time.monotonic() + operator.config.deadlines.peer_s
+    while True:
+        try:
+            return await operator.fetch(job_id, folder)
+        except PeerUnreachable:
+            if time.monotonic() > until:
                 raise
             await asyncio.sleep(_REDIAL_S)
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from common.errors import ConfigError
 from common.rpc.pb.active_party_pb2 import JobRecord, JobStatus
 from common.runtime.cli.console import PlainTable, duration, open_console, say
-from common.runtime.cli.follow import Detached, OnInterrupt, follow_on_console
+from common.runtime.cli.follow import Detached, OnInterrupt, fetch, follow_on_console
 from common.runtime.cli.operator import Operator, made_folder, operating, raise_if_unsuccessful
 from common.runtime.cli.results import print_results
 from common.runtime.config_party import PartyConfig, load_party
@@ -127,7 +127,7 @@ async def run_job(
     record = await follow_on_console(operator, job_id, console, on_interrupt)
     raise_if_unsuccessful(record)
     with tempfile.TemporaryDirectory(prefix="vfl-") as spare:
-        await operator.fetch(job_id, folder or Path(spare))
+        await fetch(operator, job_id, folder or Path(spare))
         report = json.loads(((folder or Path(spare)) / "report.json").read_text(encoding="utf-8"))
     print_results(console, report)
     if folder is not None:
