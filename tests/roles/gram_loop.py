@@ -208,8 +208,8 @@ def agreement_of(setting: Setting) -> Agreement:
     return Agreement("party_b", tuple(setting.passive), setting.rounds, int(setting.solver == "gd"))
 
 
-def run_rowwise(setting: Setting, key: PrivateKey | None = None) -> Run:
-    """Train row by row."""
+def rowwise_loop(setting: Setting, key: PrivateKey | None = None) -> tuple[RowwiseLoop, dict[str, Any]]:
+    """Return row-wise rounds and their roles; the active party's comes last."""
     slots = gradient_packing(KEY_BITS if key is None else key.public.bits, setting.scale_bits).slots
     loop = RowwiseLoop(setting, KeyHolder(replace(agreement_of(setting), gradient_slots=slots)), key)
     schedule, entropy = BatchSchedule(setting.rows, None, 0), SystemEntropy()
@@ -220,6 +220,12 @@ def run_rowwise(setting: Setting, key: PrivateKey | None = None) -> Run:
     labelled = LabelledRows(setting.active, setting.labels)
     solver = setting.solver_of("party_b")
     roles["party_b"] = ActiveRegression(labelled, schedule, solver, loop.cipher, loop.scale, entropy)
+    return loop, roles
+
+
+def run_rowwise(setting: Setting, key: PrivateKey | None = None) -> Run:
+    """Train row by row."""
+    loop, roles = rowwise_loop(setting, key)
     return loop.train(roles)
 
 

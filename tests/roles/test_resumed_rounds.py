@@ -7,31 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from common.crypto.entropy import SystemEntropy
-from common.data.split import BatchSchedule
 from common.errors import LocalProtocolError
 from common.glm.conjugate import ConjugateScalars
 from coordinator.he_gram import GramKeyHolder, PackedLengths
-from coordinator.he_linear import KeyHolder
-from party_a.he_linear import PassiveRegression
-from party_b.he_linear import ActiveRegression, LabelledRows
-from tests.roles.gram_loop import GramLoop, RowwiseLoop, agreement_of, drawn, gram_roles
+from tests.roles.gram_loop import GramLoop, agreement_of, drawn, gram_roles, rowwise_loop
 
 GD = replace(drawn(60, (3, 2)), rounds=4)
 CG = replace(GD, solver="cg", rounds=6)
 MANY = replace(drawn(60, (2, 2, 2)), rounds=3)
-
-
-def rowwise_roles(setting, loop):
-    """Return roles of row-wise rounds; the active party's comes last."""
-    schedule, tools = BatchSchedule(setting.rows, None, 0), (loop.cipher, loop.scale, SystemEntropy())
-    roles = {
-        party: PassiveRegression(X, schedule, setting.solver_of(party), *tools)
-        for party, X in setting.passive.items()
-    }
-    labelled = LabelledRows(setting.active, setting.labels)
-    roles["party_b"] = ActiveRegression(labelled, schedule, setting.solver_of("party_b"), *tools)
-    return roles
 
 
 def kept(role):
@@ -73,8 +56,7 @@ def undisturbed(setting, make):
 
 
 def rowwise(setting, earlier):
-    loop = RowwiseLoop(setting, KeyHolder(agreement_of(setting)), None)
-    return loop, rowwise_roles(setting, loop)
+    return rowwise_loop(setting)
 
 
 class Gram:
