@@ -8,9 +8,10 @@ from functools import partial
 from common.data.table import Table
 from common.glm.asynchronous import EpochEnd, Update
 from common.runtime.vfb2.columns import Columns
-from common.runtime.vfb2.engine import Engine, Place
+from common.runtime.vfb2.engine import Engine
 from common.runtime.vfb2.guest_calls import TrainingCalls
 from common.runtime.vfb2.journal import GUEST_DELAY_S, Journal
+from common.runtime.vfb2.place import Place
 from common.runtime.vfb2.records import Kept, kept_from_bytes, kept_to_bytes, record_from
 from common.runtime.vfb2.sums import no_shares
 from party_a.vfb2 import Collaborator

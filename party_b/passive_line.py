@@ -34,7 +34,12 @@ class PassiveLine:
     async def greet(self, within_s: float) -> None:
         """Make sure that the party answers."""
         greeting = make_greeting(self._own.party, self._own.role)
-        check_greeting(await self._stub.Greet(greeting, timeout=within_s), self.name, "passive", self.address)
+        check_greeting(
+            await self._stub.Greet(greeting, timeout=within_s),
+            self.name,
+            self._offered.role_of(self.name),
+            self.address,
+        )
 
     async def open_job(self, rule: str, alignment_id: bytes) -> pb.OpenJobReply:
         """Open the job, and make sure that both sides make ids by the same rule.

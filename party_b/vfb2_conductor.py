@@ -24,9 +24,9 @@ from common.runtime.coordinator_client import in_round
 from common.runtime.saved_model import MODEL_FILE
 from common.runtime.state import make_folder
 from common.runtime.vfb2.columns import Columns, Labels, labels_of, prepare_columns, read_rows
-from common.runtime.vfb2.engine import Place
 from common.runtime.vfb2.guest_calls import Guest, saved_part
 from common.runtime.vfb2.links import Neighbours, Streams, is_absence
+from common.runtime.vfb2.place import Place
 from common.runtime.vfb2.sums import open_shares, parents_of, tree_pairs
 from common.runtime.vfb2.wire import Limits
 from common.types import Floats
@@ -179,13 +179,16 @@ class Vfb2Conductor:
         """Train in as many sessions as it takes; a party that stays away ends the job elsewhere."""
         keeper = self._keeper = Keeper(ready.engine, ready.book, self._epoch_done)
         await self._active.enter("training", self._describe())
+        told = ""
         while True:
             try:
                 await self._begin_session(ready)
                 await self._unless_failed(ready.engine, keeper.run())
                 return
             except (PeerUnreachable, UnknownJob) as exc:
-                log.info("job %s: the session broke off: %s", self._active.job_id, exc)
+                if exc.what != told:
+                    log.info("job %s: the session broke off: %s", self._active.job_id, exc)
+                told = exc.what
                 await asyncio.sleep(_AGAIN_AFTER_S)
 
     async def _begin_session(self, ready: _Ready) -> None:

@@ -18,9 +18,10 @@ from common.errors import NumericError, RemoteProtocolError
 from common.glm.asynchronous import EpochEnd, ScoreRequest, Update
 from common.glm.outbox import OutboxState
 from common.rpc.pb import vfb2_pb2 as pb
-from common.runtime.vfb2.engine import Engine, Place
+from common.runtime.vfb2.engine import Engine
 from common.runtime.vfb2.journal import Journal
 from common.runtime.vfb2.outbound import Outbound
+from common.runtime.vfb2.place import Place
 from common.runtime.vfb2.records import Kept, kept_from_bytes, kept_to_bytes, record_from, update_record
 from common.runtime.vfb2.sums import window_of
 from common.runtime.vfb2.wire import request_word, sum_from, update_message
@@ -221,6 +222,9 @@ def restore(role: Dominator, journal: Journal, place: Place) -> None:
         return
     kept = kept_from_bytes(recovered.checkpoint, place.limits)
     role.restore(dominator_state(kept))
+    # What waited for the disk when the state was taken had not been applied here, nor sent to anybody.
+    for update in role.outbox.after(role.collaboration.progress.count_of(place.party)):
+        role.apply(update)
     for content in recovered.records:
         record = record_from(content, place.limits)
         if isinstance(record, Update):

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from common.errors import RemoteProtocolError
 from common.glm.asynchronous import EpochEnd, ReferencePart
 from common.rpc.pb import vfb2_pb2 as pb
-from common.runtime.vfb2.engine import Place
 from common.runtime.vfb2.journal import Journal
+from common.runtime.vfb2.place import Place
 from party_b.vfb2 import Dominator
 from party_b.vfb2_dominating import DominatorEngine
 

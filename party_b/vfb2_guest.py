@@ -13,11 +13,12 @@ from common.rpc.pb import job_pb2 as pb
 from common.runtime.config_vfb2 import Vfb2Job
 from common.runtime.job_kinds import Job
 from common.runtime.vfb2.columns import Columns, Labels, labels_of
-from common.runtime.vfb2.engine import Engine, Place
+from common.runtime.vfb2.engine import Engine
 from common.runtime.vfb2.guest_calls import TrainingCalls
 from common.runtime.vfb2.guest_service import Vfb2Guest
 from common.runtime.vfb2.journal import Journal
 from common.runtime.vfb2.links import Streams
+from common.runtime.vfb2.place import Place
 from common.runtime.vfb2.sums import no_shares
 from party_b.vfb2 import Dominance, Dominator
 from party_b.vfb2_dominating import DominatorEngine, restore

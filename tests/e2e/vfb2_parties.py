@@ -55,11 +55,11 @@ def write_tables(folder: Path) -> dict[str, Path]:
     return paths
 
 
-def four(tables: Mapping[str, Path], *names: str) -> tuple[Settings, ...]:
+def four(tables: Mapping[str, Path], *names: str, **changes: Any) -> tuple[Settings, ...]:
     """Return the settings of the named parties, of all four without a name."""
     chosen = names or tuple(COLUMNS)
     return tuple(
-        party(name, ROLES[name], {"patients": tables[name]}, policy={"algorithms": ["vfb2"]})
+        party(name, ROLES[name], {"patients": tables[name]}, policy={"algorithms": ["vfb2"]}, **changes)
         for name in chosen
     )
 

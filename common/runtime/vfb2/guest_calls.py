@@ -23,8 +23,9 @@ from common.runtime.guest.align_calls import AlignmentCalls
 from common.runtime.guest.job_calls import JobCalls
 from common.runtime.saved_model import SavedModel, saved_loss
 from common.runtime.vfb2.columns import Columns, prepare_columns
-from common.runtime.vfb2.engine import Engine, Place
+from common.runtime.vfb2.engine import Engine
 from common.runtime.vfb2.links import Neighbours, Streams, is_absence
+from common.runtime.vfb2.place import Place
 from common.runtime.vfb2.sums import dialled_by, open_shares, parents_of
 from common.runtime.vfb2.wire import Limits, step_from
 from common.types import Floats
