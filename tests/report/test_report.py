@@ -255,6 +255,25 @@ def test_what_two_parties_learnt_is_not_said_of_the_first_alone():
     assert "Several parties" in html
 
 
+def test_a_classifier_has_its_auc_in_front_and_as_a_bar_from_one_half():
+    measures = {"auc": 0.75, "log_loss": 0.5, "accuracy": 0.7, "ks": 0.4}
+    alone = {**measures, "auc": 0.6}
+    lift = Lift("test", 133, alone, measures, gain=0.1, half_width=0.01, measure="log_loss")
+    html = report_html(replace(RECORD, lift=lift, metrics={"train": measures, "test": measures}))
+    assert "<dt>AUC on test rows</dt><dd>0.7500<small>0.6000 for party_b alone</small>" in html
+    duel = html[html.index('<div class="duel">') :]
+    assert "width:50.00%" in duel
+    assert "width:20.00%" in duel
+    assert "explained</h3>" not in html
+
+
+def test_conjugate_gradients_without_a_tolerance_are_not_said_to_have_met_one():
+    settings = {**RECORD.settings, "train": {"solver": "cg"}}
+    html = report_html(replace(RECORD, settings=settings, stopped_because="residual"))
+    assert "the residual was as small as this precision allows" in html
+    assert "tolerance" not in html[html.index("<dt>Rounds</dt>") : html.index("<dt>Time</dt>")]
+
+
 def test_conjugate_gradients_stop_by_the_residual_and_the_page_says_so():
     settings = {**RECORD.settings, "algorithm": "he_logistic", "train": {"solver": "cg"}}
     html = report_html(replace(RECORD, settings=settings, stopped_because="tolerance"))

@@ -110,6 +110,30 @@ def test_check_passes_what_is_right_and_fails_for_peers_that_are_not_there(folde
     assert any(re.match(r" +do: +start the peer's service", line) for line in lines)
 
 
+def test_check_says_once_how_certificates_are_made_when_there_are_none(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    assert vfl("init", work).returncode == 0
+    done = vfl("check", "-c", work / "party_b.yaml", "-c", work / "job.yaml")
+    assert done.returncode == 1
+    failed = [line for line in done.stdout.splitlines() if line.startswith("FAIL")]
+    assert len(failed) == 1
+    assert "ca.pem, party_b.pem, party_b.key" in failed[0]
+    advice = next(line for line in done.stdout.splitlines() if " do: " in line)
+    command = advice.split("for a trial: vfl ")[1].split(";")[0].split()
+    assert vfl(*command).returncode == 0
+    assert "certificates not there" not in vfl("check", "-c", work / "party_b.yaml").stdout
+
+
+def test_an_estimate_says_what_it_takes_for_granted(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    assert vfl("init", work).returncode == 0
+    files = ("-c", work / "job.yaml", "-p", work / "party_b.yaml")
+    told = vfl("estimate", *files).stdout
+    assert "party_a 5 (assumed)" in told
+    assert "as many columns at party_a as here" in told
+    assert "assumed" not in vfl("estimate", *files, "--columns", "party_a=6").stdout
+
+
 def test_check_names_a_readable_key_a_missing_file_and_a_foreign_certificate(
     folder: Path, tmp_path: Path
 ) -> None:

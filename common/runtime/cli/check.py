@@ -63,12 +63,14 @@ async def _check(own: PartyConfig, job: Job | None) -> bool:
 async def _findings(own: PartyConfig, job: Job | None) -> AsyncIterator[tuple[str, Finding]]:
     # These read data and so load scikit-learn and pyarrow: a second that no other command should wait.
     from common.runtime.cli.check_job import check_job
-    from common.runtime.cli.check_own import check_own, check_port
+    from common.runtime.cli.check_own import check_own, check_port, missing_files
 
     for finding in _every(check_own(own)):
         yield own.party, finding
     for finding in await check_port(own):
         yield own.party, finding
+    if missing_files(own):
+        return
     for peer, address in own.peers.items():
         if address is None:
             yield peer, Finding("address", True, f"is never dialled from here; it dials {own.party}")

@@ -28,6 +28,8 @@ def check_own(own: PartyConfig) -> Iterator[Finding]:
         yield _dataset(name, dataset)
     if own.is_insecure:
         yield Finding("certificates", True, "none: insecure, on loopback only, FOR TRIALS ONLY")
+    elif missing_files(own):
+        yield _no_files(own)
     else:
         yield _certificate(own)
         yield _key_file(own)
@@ -69,6 +71,27 @@ def _dataset(name: str, dataset: DatasetConfig) -> Finding:
         )
     detail = f"{table.rows} rows, {table.width} columns besides {dataset.id.column}"
     return Finding(f"data {name}", True, "; ".join([detail, *table.intake.sentences()]))
+
+
+def missing_files(own: PartyConfig) -> list[Path]:
+    """Return the certificate files that the party file names and that are not there."""
+    files = own.security.tls
+    return [] if files is None else [path for path in (files.ca, files.cert, files.key) if not path.exists()]
+
+
+def _no_files(own: PartyConfig) -> Finding:
+    """Return one finding for all that is missing, and for all that needs it: nobody answers without them."""
+    missing = missing_files(own)
+    names = ", ".join(path.name for path in missing)
+    made = f"vfl certs init {missing[0].parent} " + " ".join(
+        f"--party {one}" for one in (own.party, *own.peers)
+    )
+    return Finding(
+        "certificates",
+        False,
+        f"not there yet: {names} in {missing[0].parent}; peers are not asked without them",
+        f"for a trial: {made}; else put there what your authority has issued",
+    )
 
 
 def _certificate(own: PartyConfig) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -45,11 +46,14 @@ def estimate_command(
 
     The first time takes a second or two more, in which this machine's speed is measured.
     """
-    shape, place, cache = _inputs(config, party, _columns(columns or []))
+    given = _columns(columns or [])
+    shape, place, cache = _inputs(config, party, given)
     if rows is not None:
         shape = with_rows(shape, rows)
     speed = calibration(shape.job.crypto.key_bits, cache)
-    _print(open_console(), shape, speed, place)
+    own_only = party is not None
+    assumed = {name for name in shape.job.passive if own_only and name not in given}
+    _print(open_console(), shape, speed, place, assumed)
 
 
 def _inputs(config: Path, party: Path | None, columns: dict[str, int]) -> tuple[Shape, Place, Path]:
@@ -79,7 +83,9 @@ def _columns(given: list[str]) -> dict[str, int]:
     return columns
 
 
-def _print(console: Console, shape: Shape, speed: Calibration, place: Place) -> None:
+def _print(
+    console: Console, shape: Shape, speed: Calibration, place: Place, assumed: Collection[str]
+) -> None:
     job, machine = shape.job, this_machine()
     chosen: Rounds
     if job.crypto.rounds == "auto":
@@ -87,13 +93,21 @@ def _print(console: Console, shape: Shape, speed: Calibration, place: Place) -> 
     else:
         chosen = "gram" if job.crypto.rounds == "gram" else "rowwise"
     found = estimate(shape, chosen, speed, machine, place)
-    held = ", ".join(f"{party} {count}" for party, count in shape.columns.items())
+    held = ", ".join(
+        f"{party} {count}{' (assumed)' if party in assumed else ''}" for party, count in shape.columns.items()
+    )
     say(
         console,
         f"{job.job}: {shape.train:,} training rows of {shape.aligned:,}; columns: {held}; "
         f"{job.crypto.key_bits}-bit key; at most {found.rounds:,} rounds, {_word(chosen)}; "
         f"{_where(found, place)}",
     )
+    if assumed:
+        say(
+            console,
+            f"assumed: as many columns at {', '.join(sorted(assumed))} as here, and that all rows are "
+            "common; --columns PARTY=N and --rows N say it better",
+        )
     if _has_choice(job):
         other: Rounds = "rowwise" if chosen == "gram" else "gram"
         instead = estimate(shape, other, speed, machine, place)
