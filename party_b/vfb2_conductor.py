@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 from common.crypto.entropy import SystemEntropy
 from common.crypto.pairwise_masks import AgreementKey
 from common.data.table import Table
-from common.errors import PeerUnreachable, RemoteProtocolError, UnknownJob
+from common.errors import JobError, PeerUnreachable, RemoteProtocolError, UnknownJob
 from common.glm.step_size import GRID, StepSchedule
 from common.rpc.pb import job_pb2
 from common.rpc.pb import vfb2_pb2 as pb
 from common.rpc.pb.vfb2_pb2_grpc import Vfb2Stub
 from common.rpc.wiretap import Wiretap
+from common.runtime.checkpoint import CLOSING, Checkpoint
 from common.runtime.config_party import PartyConfig
 from common.runtime.config_vfb2 import Vfb2Job
 from common.runtime.coordinator_client import in_round
@@ -29,7 +30,6 @@ from common.runtime.vfb2.links import Neighbours, Streams, is_absence
 from common.runtime.vfb2.place import Place
 from common.runtime.vfb2.sums import open_shares, parents_of, tree_pairs
 from common.runtime.vfb2.wire import Limits
-from common.types import Floats
 from party_b.alignment import Aligned
 from party_b.job_life import JobLife, Opened, OwnRows, Tools, turn_of
 from party_b.jobs import ActiveJob
@@ -40,6 +40,7 @@ from party_b.vfb2_epochs import EpochBook, epoch_book
 from party_b.vfb2_guest import engine_for
 from party_b.vfb2_keeper import Keeper
 from party_b.vfb2_outcome import Vfb2Outcome, write_vfb2
+from party_b.vfb2_trained import Vfb2Trained
 
 log = logging.getLogger("vfl.party_b")
 
@@ -75,7 +76,6 @@ class TrainingLine(PassiveLine):
 class _Ready:
     """What is known once the rows are aligned and prepared here."""
 
-    opened: Opened
     aligned: Aligned
     ids: tuple[str, ...]
     labels: Labels
@@ -104,17 +104,17 @@ class Vfb2Conductor:
         self.life = JobLife(active, tools, self._lines)
 
     async def run(self) -> None:
-        """Open, align, prepare, train, measure, close, report."""
+        """Open, align, prepare, train, measure, close, report; an earlier attempt may have done most."""
+        checkpoint = Checkpoint.of(self._tools.store, self._active.job_id)
         try:
-            ready, scores = await self.life.while_present(self._work())
-            rounds = len(ready.book.objectives) - 1
-            with self.life.timed("closing"):
-                model = saved_part(self._guest(), ready.columns, ready.engine.role.weights, rounds)
-                self._tools.store.write_json(self._active.job_id, MODEL_FILE, model.to_json())
-                replies = await self.life.close(rounds)
-                parts = {name: replies[name].model_digest for name in self._job.guests}
-                complete = replace(model, parts=parts)
-                self._tools.store.write_json(self._active.job_id, MODEL_FILE, complete.to_json())
+            kept = await asyncio.to_thread(checkpoint.kept, CLOSING)
+            if kept is None:
+                ready, trained = await self.life.while_present(self._work())
+                # Every party has kept its part of the model: from here on the job can only finish.
+                await asyncio.to_thread(checkpoint.keep, CLOSING, trained.to_json())
+            else:
+                ready, trained = await self._recalled(), Vfb2Trained.from_json(kept)
+            replies = await self._close(ready, trained)
         finally:
             await self._leave()
         outcome = Vfb2Outcome(
@@ -124,12 +124,9 @@ class Vfb2Conductor:
             columns=ready.columns,
             ids=ready.ids,
             labels=ready.labels,
-            scores=scores,
-            weights=ready.engine.role.weights,
-            widths=ready.widths,
-            rows=ready.opened.rows,
+            trained=trained,
             book=ready.book,
-            finished=ready.engine.answers.finished,
+            interruptions=tuple(self._active.losses),
             seconds=self.life.seconds,
             computing=self.life.watch.seconds,
             replies=replies,
@@ -137,13 +134,37 @@ class Vfb2Conductor:
         )
         await asyncio.to_thread(write_vfb2, outcome, self._tools.store)
 
-    async def _work(self) -> tuple[_Ready, tuple[Floats, Floats]]:
+    async def _close(self, ready: _Ready, trained: Vfb2Trained) -> dict[str, job_pb2.CloseJobReply]:
+        rounds, store = len(ready.book.objectives) - 1, self._tools.store
+        with self.life.timed("closing"):
+            model = saved_part(self._guest(), ready.columns, trained.weights, rounds)
+            store.write_json(self._active.job_id, MODEL_FILE, model.to_json())
+            replies = await self.life.close(rounds)
+            parts = {name: replies[name].model_digest for name in self._job.guests}
+            store.write_json(self._active.job_id, MODEL_FILE, replace(model, parts=parts).to_json())
+        return replies
+
+    async def _recalled(self) -> _Ready:
+        """Return what closing needs of an earlier attempt, which had trained and measured.
+
+        Raises:
+            JobError: The alignment is gone from the disk.
+        """
+        table = await asyncio.to_thread(read_rows, self._tools.own, self._job)
+        aligned = await asyncio.to_thread(self.life.kept_alignment, table.ids)
+        if aligned is None:
+            raise JobError("the job cannot be closed: its alignment is gone from the disk")
+        ready = await self._prepare(table, aligned)
+        self._active.rounds = len(ready.book.objectives) - 1
+        return ready
+
+    async def _work(self) -> tuple[_Ready, Vfb2Trained]:
         with self.life.timed("opening"):
             table, opened = await self._open()
         with self.life.timed("aligning"):
             aligned = await self.life.align(opened)
         with self.life.timed("preparing"):
-            ready = await self._prepare(table, opened, aligned)
+            ready = await self._prepare(table, aligned)
         with self.life.timed("training"):
             await self._train(ready)
         with self.life.timed("evaluating"):
@@ -151,7 +172,8 @@ class Vfb2Conductor:
             if self._keeper is None:
                 raise RemoteProtocolError("training ended without a session")
             scores = await self._unless_failed(ready.engine, self._keeper.measure())
-        return ready, scores
+        finished = ready.engine.answers.finished
+        return ready, Vfb2Trained(ready.engine.role.weights, scores, ready.widths, opened.rows, finished)
 
     async def _open(self) -> tuple[Table, Opened]:
         own, job = self._tools.own, self._job
@@ -162,7 +184,7 @@ class Vfb2Conductor:
         labels_of(table, job, own.party)
         return table, await self.life.open(OwnRows(table.ids, own.policy.least_common))
 
-    async def _prepare(self, table: Table, opened: Opened, aligned: Aligned) -> _Ready:
+    async def _prepare(self, table: Table, aligned: Aligned) -> _Ready:
         own, job = self._tools.own, self._job
         await self._active.enter("preparing", f"preparing {len(aligned.alignment.rows):,} common rows")
         table = await asyncio.to_thread(table.take, aligned.alignment.rows)
@@ -173,7 +195,7 @@ class Vfb2Conductor:
         engine = engine_for(KeeperEngine, place, columns, labels, self._guest().folder)
         book = await asyncio.to_thread(epoch_book, self._tools.store, self._active.job_id)
         self._desk.add(self._active.job_id, engine)
-        return _Ready(opened, aligned, table.ids, labels, columns, engine, book, {})
+        return _Ready(aligned, table.ids, labels, columns, engine, book, {})
 
     async def _train(self, ready: _Ready) -> None:
         """Train in as many sessions as it takes; a party that stays away ends the job elsewhere."""

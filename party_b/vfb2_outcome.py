@@ -16,13 +16,14 @@ from common.rpc.pb import vfb2_pb2 as pb
 from common.runtime.config_vfb2 import Vfb2Job
 from common.runtime.state import JobStore
 from common.runtime.vfb2.columns import Columns, Labels
-from common.types import Floats, Role
+from common.types import Role
 from party_b.alignment import Aligned
 from party_b.classification import classified
 from party_b.evaluation import Evaluation, ScoredRows, predictions_csv, regressed
 from party_b.leaks_vfb2 import Vfb2Size, vfb2_flows, vfb2_leaks
 from party_b.report import ModelPart, RowCounts, RunRecord, Traffic, report_html, report_json
 from party_b.vfb2_epochs import EpochBook
+from party_b.vfb2_trained import Vfb2Trained
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -30,11 +31,9 @@ class Vfb2Outcome:
     """Everything B knows when the job has been closed everywhere.
 
     Attributes:
-        scores: The joint ones of the training rows and of the test rows.
-        widths: Columns by party, the intercept included.
-        rows: By party, before alignment.
+        trained: Weights, scores, and what every party said at the end.
         book: Objectives and why training ended.
-        finished: What every party said at the end.
+        interruptions: Losses of parties after which the job went on, in words.
     """
 
     job_id: str
@@ -43,12 +42,9 @@ class Vfb2Outcome:
     columns: Columns
     ids: Sequence[str] = field(repr=False)
     labels: Labels = field(repr=False)
-    scores: tuple[Floats, Floats] = field(repr=False)
-    weights: Floats = field(repr=False)
-    widths: Mapping[str, int]
-    rows: Mapping[str, int]
+    trained: Vfb2Trained
     book: EpochBook
-    finished: Mapping[str, pb.Finished]
+    interruptions: Sequence[str]
     seconds: Mapping[str, float]
     computing: Mapping[str, float]
     replies: Mapping[str, job_pb2.CloseJobReply]
@@ -67,7 +63,7 @@ def write_vfb2(outcome: Vfb2Outcome, store: JobStore) -> None:
 def _scored_rows(outcome: Vfb2Outcome) -> ScoredRows:
     columns = outcome.columns
     scores = np.zeros(len(outcome.labels.values))
-    scores[columns.train_rows], scores[columns.test_rows] = outcome.scores
+    scores[columns.train_rows], scores[columns.test_rows] = outcome.trained.scores
     nothing = np.zeros((len(scores), 0))  # B alone is fitted below, on rows that may be sparse
     return ScoredRows(nothing, outcome.labels.values, scores, columns.train_rows, columns.test_rows)
 
@@ -89,8 +85,8 @@ def _evaluate(outcome: Vfb2Outcome, rows: ScoredRows) -> Evaluation:
 def _record(outcome: Vfb2Outcome, evaluation: Evaluation) -> RunRecord:
     job, book, columns = outcome.job, outcome.book, outcome.columns
     size = Vfb2Size(
-        columns=outcome.widths,
-        ids=outcome.rows,
+        columns=outcome.trained.widths,
+        ids=outcome.trained.rows,
         train=len(columns.train_rows),
         test=len(columns.test_rows),
         epochs=len(book.objectives) - 1,
@@ -105,7 +101,7 @@ def _record(outcome: Vfb2Outcome, evaluation: Evaluation) -> RunRecord:
         job_id=outcome.job_id,
         version=package_version(),
         parties=_roles(job),
-        rows=RowCounts(outcome.rows, len(outcome.labels.values), size.train, size.test),
+        rows=RowCounts(outcome.trained.rows, len(outcome.labels.values), size.train, size.test),
         rounds=size.epochs,
         converged=book.converged,
         stopped_because="tolerance" if book.converged else "epochs",
@@ -122,8 +118,8 @@ def _record(outcome: Vfb2Outcome, evaluation: Evaluation) -> RunRecord:
         models={
             job.active: ModelPart(
                 features,
-                outcome.weights[: len(features)].tolist(),
-                float(outcome.weights[-1]) if job.data.intercept else None,
+                outcome.trained.weights[: len(features)].tolist(),
+                float(outcome.trained.weights[-1]) if job.data.intercept else None,
                 columns.preprocessing.to_json(),
             )
         },
@@ -144,9 +140,9 @@ def _details(outcome: Vfb2Outcome, size: Vfb2Size) -> dict[str, object]:
         "learning_rate": outcome.book.learning_rate,
         "updates": dict(size.updates),
         "updates_per_second": sum(size.updates.values()) / training_s if training_s else None,
-        "staleness": {name: _histogram(told) for name, told in sorted(outcome.finished.items())},
-        "digest": {name: told.digest for name, told in sorted(outcome.finished.items())},
-        "same_updates_everywhere": len({told.digest for told in outcome.finished.values()}) == 1,
+        "staleness": {name: _histogram(told) for name, told in sorted(outcome.trained.finished.items())},
+        "digest": {name: told.digest for name, told in sorted(outcome.trained.finished.items())},
+        "same_updates_everywhere": len({told.digest for told in outcome.trained.finished.values()}) == 1,
         "sessions": outcome.book.session,
     }
 
@@ -156,12 +152,9 @@ def _histogram(told: pb.Finished) -> dict[str, int]:
 
 
 def _notes(outcome: Vfb2Outcome) -> list[str]:
-    aligned, most = len(outcome.labels.values), min(outcome.rows.values())
     notes = [] if outcome.labels.signed is None else [outcome.labels.signed.describe()]
-    if aligned < most:
-        notes.append(f"{aligned:,} rows are common to all parties; {most:,} would have been possible")
-    if outcome.aligned.reused:
-        notes.append("ids were not aligned again: every party had kept the alignment of an earlier job")
+    notes += outcome.aligned.notes
+    notes += [f"the job was interrupted and went on: {told}" for told in outcome.interruptions]
     if outcome.book.chosen:
         notes.append(outcome.book.chosen)
     notes.append(f"training ended because {outcome.book.because}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import numpy as np
 import pytest
 
 from common.rpc.pb.active_party_pb2 import JOB_FINISHED
-from tests.e2e.parties import ended, in_the_middle
+from tests.e2e.parties import ended, eventually, in_the_middle
 from tests.e2e.vfb2_parties import four, job, parts, pooled, write_tables
 
 pytestmark = pytest.mark.e2e
@@ -62,6 +63,40 @@ async def test_a_party_killed_in_the_middle_of_an_epoch_comes_back_and_training_
         job=f"lost-{victim.replace('_', '-')}", train={**LONG, "update": update, "aggregation": aggregation}
     )
     await finished_after(federation, files, config, disturb)
+
+
+@pytest.mark.parametrize("victim", ["party_a", "party_b2"])
+async def test_a_party_that_stands_still_for_ten_seconds_is_waited_for_and_nobody_fails(
+    federation, files, victim
+):
+    config = job(job="paused", train={**LONG, "update": "saga"})
+    async with federation.operator() as operator:
+        job_id = await in_the_middle(operator, config, rounds=2)
+        federation[victim].send(signal.SIGSTOP)
+        with pytest.raises(TimeoutError):  # every sum needs everybody
+            await ended(operator, job_id, 10)
+        federation[victim].send(signal.SIGCONT)
+        record = await ended(operator, job_id, WITHIN_S)
+    assert record.status == JOB_FINISHED, record.error
+    report = json.loads((federation.state("party_b", job_id) / "report.json").read_text())
+    assert abs(report["loss_history"][-1] / pooled(config, files)[0] - 1) < 1e-6
+
+
+@pytest.mark.parametrize("victim", ["party_a", "party_b"])
+async def test_a_party_killed_while_the_job_is_closed_costs_nobody_the_model(federation, files, victim):
+    config = job(job="unclosed", train={"epochs": 3})
+    async with federation.operator() as operator:
+        job_id = (await operator.submit(config)).job_id
+        closing = federation.state("party_b", job_id) / "checkpoint" / "closing.json"
+        await eventually(
+            lambda: closing.exists() or federation.outcome("party_b", job_id).get("ended_unix_s"), WITHIN_S
+        )
+        federation[victim].kill()
+        federation[victim].start()
+    async with federation.operator() as operator:
+        record = await ended(operator, job_id, WITHIN_S)
+    assert record.status == JOB_FINISHED, record.error
+    assert all(federation.model(name, job_id)["rounds"] == 3 for name in federation.parties)
 
 
 async def test_everybody_killed_comes_back(federation, files):

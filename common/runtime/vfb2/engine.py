@@ -105,6 +105,7 @@ class Engine(UpdateLoop):
             return
         self._finish = None
         self.collaboration.finish(end)
+        self.before_finished(end.epoch)
         self._keep(lambda: self.say(pb.CollaboratorWord(finished=self.finished())))
 
     def finished(self) -> pb.Finished:

@@ -17,6 +17,7 @@ from common.glm.step_size import StepSchedule
 from common.rpc.pb import job_pb2
 from common.rpc.pb import vfb2_pb2 as pb
 from common.rpc.wiretap import Wiretap
+from common.runtime.checkpoint import TRAINED, Checkpoint
 from common.runtime.config_party import PartyConfig
 from common.runtime.config_vfb2 import Vfb2Job
 from common.runtime.guest.align_calls import AlignmentCalls
@@ -85,6 +86,7 @@ class TrainingCalls(JobCalls):
                 own, job = self._guest.own, self._guest.job
                 self._columns = await self.watch.thread("preparing", prepare_columns, table, job, own.party)
                 self.engine = self.make_engine(self._place(self._columns), self._columns, table)
+                self.engine.before_finished = self._keep_trained
                 self._watching = asyncio.ensure_future(self._watch(self.engine))
         return self._prepared(request.turn, self.engine, self._columns)
 
@@ -138,6 +140,13 @@ class TrainingCalls(JobCalls):
     def notes(self) -> list[str]:
         """Return what became of this party's own rows."""
         return [] if self._columns is None else list(self._columns.notes)
+
+    def _keep_trained(self, rounds: int) -> None:
+        """Keep our part of the model: from here on closing needs nothing else, also after a restart."""
+        guest = self._guest
+        spent = self.spent(guest.wiretap.totals(guest.turn.job_id)).to_json()
+        model = self.model(guest.turn.job_id, rounds)
+        Checkpoint(guest.folder).keep(TRAINED, {"rounds": rounds, "model": model, "spent": spent})
 
     def _broken(self, peer: str, exc: Exception) -> None:
         engine, _ = self._ready()

@@ -58,6 +58,7 @@ class UpdateLoop:
         self._finish: EpochEnd | None = None
         self._begun = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.before_finished: Callable[[int], None] = lambda _: None  # with the number of epochs
         journal.listen(self._on_durable)
 
     @property
