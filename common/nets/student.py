@@ -24,7 +24,7 @@ from common.nets.protect import Singles
 from common.nets.recipe import Patience, Recipe
 from common.nets.scores import EarlyStopping, Scores, probabilities, scores_of
 from common.nets.shape import FieldLayout, NetSettings
-from common.nets.student_loss import Targets, batch_loss
+from common.nets.student_loss import Balance, Targets, batch_loss
 from common.nets.student_modules import StudentModules
 from common.types import Floats, Ints
 
@@ -213,8 +213,7 @@ class _Course:
             self._place[data.teacher.rows] = np.arange(len(data.teacher.rows))
         known = self._place[data.training] >= 0
         self._shared, self._own = data.training[known], data.training[~known]
-        even = len(self._own) / len(self._shared) if len(self._shared) else 1.0
-        self._beta = even if recipe.beta is None else recipe.beta
+        self._balance = Balance.of(len(self._shared), len(self._own), recipe.beta)
 
     def run(self, member: int, course: list[Epoch], watch: Watcher | None) -> StudentModules:
         """Train; add the epochs to the course; return the modules of the best epoch."""
@@ -250,7 +249,7 @@ class _Course:
     def _step(self, shared: Ints, own: Ints) -> float:
         rows = np.concatenate([shared, own])
         views = self._modules(inputs_of(self._data.rows, rows), self._draws)
-        loss = batch_loss(views, self._targets(shared, rows), self._recipe, self._beta)
+        loss = batch_loss(views, self._targets(shared, rows), self._recipe, self._balance)
         value = float(loss.detach())
         if not np.isfinite(value):
             raise NumericError("the student's loss is not finite", advice="lower the learning rate")

@@ -1,4 +1,9 @@
-"""L_JPL = L_a2b^o + L_prc^o + β·(L_a2b^n + L_prc^n) + λ‖embeddings touched‖²: a batch's terms, weighted."""
+"""L_JPL = [L_a2b^o + L_prc^o + β·(L_a2b^n + L_prc^n)]/(1 + β) + λ‖embeddings touched‖²: a batch's terms,
+weighted.
+
+The paper does not divide by 1 + β. Undivided, the loss of the same rows would grow as the overlap shrinks,
+and λ with it mean less and less.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +36,36 @@ class Targets:
     logits: torch.Tensor | None
 
 
-def batch_loss(views: Views, targets: Targets, recipe: Recipe, beta: float) -> torch.Tensor:
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """Weights of the two kinds of rows; together 1.
+
+    Attributes:
+        shared: 1/(1 + β).
+        own: β/(1 + β).
+    """
+
+    shared: float
+    own: float
+
+    @classmethod
+    def of(cls, shared: int, own: int, beta: float | None) -> Balance:
+        """Return the weights for so many training rows of each kind; without a β, all rows weigh alike."""
+        if not shared or not own:
+            return cls(1.0, 1.0)
+        ratio = own / shared if beta is None else beta
+        return cls(1.0 / (1.0 + ratio), ratio / (1.0 + ratio))
+
+
+def batch_loss(views: Views, targets: Targets, recipe: Recipe, balance: Balance) -> torch.Tensor:
     """Return the loss of a batch without the embeddings' penalty; a part without rows contributes nothing."""
     k = targets.shared
     first, rest = views.part(slice(0, k)), views.part(slice(k, None))
     loss = views.own.sum() * 0.0
     if k:
-        loss = loss + _total(_on_shared(first, targets, recipe))
+        loss = loss + balance.shared * _total(_on_shared(first, targets, recipe))
     if k < len(targets.labels):
-        loss = loss + beta * _total(_on_own(first, rest, targets, recipe))
+        loss = loss + balance.own * _total(_on_own(first, rest, targets, recipe))
     return loss
 
 

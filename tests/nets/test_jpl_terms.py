@@ -11,7 +11,9 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from common.nets import jpl
+from common.nets import baselines, jpl
+from common.nets.student_loss import Balance, Targets, batch_loss
+from common.nets.student_modules import Views
 
 G = np.random.default_rng(4)
 A, B = G.normal(size=(7, 5)), G.normal(size=(7, 5))
@@ -122,3 +124,13 @@ def test_terms_on_the_sphere_have_a_finite_gradient_at_its_centre(
     term(x).backward()
     assert x.grad is not None
     assert torch.isfinite(x.grad).all()
+
+
+@pytest.mark.parametrize("shared", [0, 2, 6, 9])
+def test_by_default_every_row_weighs_alike_whatever_the_overlap(shared: int) -> None:
+    z, y = tensor(Z), tensor(Y)
+    views = Views(z, z, z, z[:, None], z[:, None], z.sum())
+    balance = Balance.of(100 * shared, 100 * (9 - shared), None)
+    found = batch_loss(views, Targets(y, shared, None, None), baselines.local(), balance)
+    assert value(found) == pytest.approx(value(jpl.label_loss(z, y)))
+    assert Balance.of(5, 5, 3.0) == Balance(0.25, 0.75)
