@@ -64,10 +64,11 @@ def loss_curve(
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.spines["bottom"].set_color(LINE)
         axes.tick_params(colors=MUTED, length=0)
-        return _inline(figure)
+        return inline(figure, "training loss by round")
 
 
-def _inline(figure: Figure) -> str:
+def inline(figure: Figure, label: str) -> str:
+    """Return a drawing as SVG that takes the width of its column; `label` is for screen readers."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
@@ -77,4 +78,4 @@ def _inline(figure: Figure) -> str:
     head = re.sub(r'\s(width|height)="[^"]*"', "", head)
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = re.sub(r'font-family: [^;"]*;?', "", body)
-    return f'{head} role="img" aria-label="training loss by round">{body}'
+    return f'{head} role="img" aria-label="{label}">{body}'

@@ -156,7 +156,7 @@ def task_of(rows: ActiveRows, run: Run, recipe: Recipe, taught: Taught | None) -
         recipe,
         settings,
         job.patience,
-        rows.design,
+        rows.design(run),
         rows.labels,
         training,
         student.validation,

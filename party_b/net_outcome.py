@@ -75,6 +75,7 @@ def student_model(outcome: NetOutcome, store: JobStore) -> SavedNetwork:
 
 def _saved(outcome: NetOutcome, part: Part, rounds: int, digest: str) -> SavedNetwork:
     job, rows = outcome.job, outcome.rows
+    plan = rows.design(job.runs[0]).plan
     return SavedNetwork(
         job_id=outcome.job_id,
         job=job.job,
@@ -84,8 +85,8 @@ def _saved(outcome: NetOutcome, part: Part, rounds: int, digest: str) -> SavedNe
         active=job.active,
         passive=job.scorers,
         rounds=rounds,
-        plan=rows.design.plan,
-        missing=missing_rules(rows.table, rows.design.plan),
+        plan=plan,
+        missing=missing_rules(rows.table, plan),
         network_sha256=digest,
         width=job.model.bottom[-1],
         label=job.data.label,

@@ -9,6 +9,7 @@ import numpy as np
 from common.data.split import hold_out, split_rows
 from common.data.table import Table
 from common.glm.labels import signed_labels
+from common.nets.fields import FieldSettings
 from common.runtime.config_net import NetJob, Run
 from common.runtime.config_party import PartyConfig
 from common.runtime.net_design import NetDesign, Parts, encoded, field_settings, parts_of
@@ -45,7 +46,7 @@ class ActiveRows:
         label_note: How the label's values were read.
         common: Row numbers of the common rows, in the order of the alignment.
         own: Row numbers of the others, ascending.
-        design: All rows, encoded.
+        settings: How columns become fields.
     """
 
     job: NetJob
@@ -54,7 +55,21 @@ class ActiveRows:
     label_note: str
     common: Ints = field(repr=False)
     own: Ints = field(repr=False)
-    design: NetDesign
+    settings: FieldSettings
+    _designs: dict[int, NetDesign] = field(default_factory=dict, repr=False)
+
+    def design(self, run: Run) -> NetDesign:
+        """Return all rows encoded by what the run's training and validation rows teach about the columns."""
+        found = self._designs.get(run.split_seed)
+        if found is None:
+            training, _ = hold_out(self.own, self.job.data.test_fraction, "own test", run.split_seed)
+            if len(self.common):
+                used, _ = split_rows(len(self.common), self.job.data.test_fraction, run.split_seed)
+                training = np.sort(np.concatenate([training, self.common[used]]))
+            found = encoded(self.table, training, self.settings)
+            self._designs.clear()  # One set of encoded rows at a time: they are the largest thing in memory.
+            self._designs[run.split_seed] = found
+        return found
 
     def parts(self, run: Run) -> Parts:
         """Return the parts of the common rows in a run."""
@@ -63,7 +78,7 @@ class ActiveRows:
     def student(self, run: Run) -> Student:
         """Return what a model of B's alone is trained and measured on."""
         data = self.job.data
-        own_training, own_test = hold_out(self.own, data.test_fraction, "own test", data.split_seed)
+        own_training, own_test = hold_out(self.own, data.test_fraction, "own test", run.split_seed)
         shared = validation = left = common_test = np.zeros(0, dtype=np.int64)
         if len(self.common):
             parts = self.parts(run)
@@ -91,14 +106,10 @@ def active_rows(own: PartyConfig, job: NetJob, table: Table, common: Ints) -> Ac
         common: Row numbers, in the order of the alignment; none for B alone.
 
     Raises:
-        DataError: The labels are not two values, or too few rows are left to train on.
+        DataError: The labels are not two values.
     """
     signs = signed_labels(table.column(job.data.label), job.data.label)
     features = table.without(job.data.label)
     rest = np.setdiff1d(np.arange(table.rows), common)
-    training, _ = hold_out(rest, job.data.test_fraction, "own test", job.data.split_seed)
-    if len(common):
-        used, _ = split_rows(len(common), job.data.test_fraction, job.data.split_seed)
-        training = np.sort(np.concatenate([training, common[used]]))
-    design = encoded(features, training, field_settings(own, job))
-    return ActiveRows(job, features, signs.as_01, signs.describe(), common, rest, design)
+    settings = field_settings(own, job)
+    return ActiveRows(job, features, signs.as_01, signs.describe(), common, rest, settings)

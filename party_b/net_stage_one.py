@@ -108,7 +108,8 @@ class StageOneConductor:
             self._columns = dict(self._shelf.columns(run))
             return
         job, parts, life = self._job, rows.parts(run), self._life
-        half = Half(job, run, rows.design, party_secret(self._tools.own.state))
+        design = await asyncio.to_thread(rows.design, run)
+        half = Half(job, run, design, party_secret(self._tools.own.state))
         about = RunRows(rows.common, parts, rows.labels, half)
         training = SplitTraining(about, self._clients, self._epochs, life.watch)
         role, progress = await training.run(alignment_id, self._epoch_done)

@@ -10,16 +10,12 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-import numpy as np
-
-from common.glm.losses import probabilities
-from common.glm.metrics import classification_metrics
 from common.nets.attacks import GradientAttacks
 from common.nets.batches import epoch_batches
 from common.nets.protect import Singles
-from common.nets.recipe import StopRule
+from common.nets.recipe import Patience
+from common.nets.scores import EarlyStopping, Scores, scores_of
 from common.rpc.pb import splitnn_pb2 as net
-from common.runtime.config_net import NetJob
 from common.runtime.epoch_store import EpochStore
 from common.runtime.net_design import Parts
 from common.runtime.net_halves import Half, new_top, restored_top
@@ -51,25 +47,24 @@ class Progress:
     validation: tuple[Mapping[str, float | None], ...] = ()
     best: int = 0
 
-    def until(self, epoch: int, stop: StopRule) -> Progress:
+    def until(self, epoch: int, patience: Patience) -> Progress:
         """Return the progress as it was at the end of an earlier epoch."""
-        return Progress(epoch, self.losses[:epoch], self.validation[:epoch]).with_best(stop)
+        return Progress(epoch, self.losses[:epoch], self.validation[:epoch]).with_best(patience)
 
-    def with_best(self, stop: StopRule) -> Progress:
+    def with_best(self, patience: Patience) -> Progress:
         """Return the same, with the best epoch found: without validation rows, the last one."""
-        if not self.validation:
-            return replace(self, best=self.epoch)
-        aucs = [one["auc"] for one in self.validation]
-        defined = [auc for auc in aucs if auc is not None]
-        by_auc = stop == "auc" and len(defined) == len(aucs)
-        scores = defined if by_auc else [-_loss(one) for one in self.validation]
-        return replace(self, best=1 + int(np.argmax(scores)))
+        best = self._stopping(patience).best_epoch if self.validation else self.epoch
+        return replace(self, best=best)
 
-    def ends(self, job: NetJob) -> bool:
-        """Whether the run is over: all epochs done, or no better one for `patience` epochs."""
-        patience = job.train.patience
-        waited = bool(self.validation) and patience is not None and self.epoch - self.best >= patience
-        return self.epoch >= job.train.epochs or waited
+    def ends(self, patience: Patience) -> bool:
+        """Whether the run is over: all epochs are done, or none was better for too long."""
+        return self.epoch >= patience.most_epochs or self._stopping(patience).ended
+
+    def _stopping(self, patience: Patience) -> EarlyStopping:
+        stopping = EarlyStopping(patience)
+        for one in self.validation:
+            stopping.better(_scores(one))
+        return stopping
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -132,7 +127,7 @@ class SplitTraining:
             everywhere = set.intersection(*(set(one.epochs) for one in built))
             progress = self._kept_progress(everywhere)
             role = await self._work(self._at, progress.epoch)
-            while not progress.ends(self._job):
+            while not progress.ends(self._job.patience):
                 progress = await self._epoch(role, progress)
                 await epoch_done(progress.epoch, progress.losses[-1])
             if role.epoch != progress.best:
@@ -185,7 +180,7 @@ class SplitTraining:
         if len(parts.validation):
             rows = self._rows.common[parts.validation]
             validation = (*validation, measured(self._rows.labels[rows], role.scores(rows, validated)))
-        after = Progress(role.epoch, (*before.losses, loss), validation).with_best(self._job.train.stop)
+        after = Progress(role.epoch, (*before.losses, loss), validation).with_best(self._job.patience)
         self._epochs.keep(run, after.epoch, role.network.to_bytes())
         self._epochs.checkpoint.keep(progress_name(run), after.to_json())
         self._epochs.forget(run, but=(after.best, after.epoch - 1, after.epoch))
@@ -199,10 +194,10 @@ class SplitTraining:
             return Progress()
         kept = Progress.from_json(said)
         ours = {0, *self._epochs.epochs(run)} & everywhere
-        if kept.ends(self._job) and kept.best in ours:
+        if kept.ends(self._job.patience) and kept.best in ours:
             return kept
         latest = max(epoch for epoch in ours if epoch <= kept.epoch)
-        return kept.until(latest, self._job.train.stop)
+        return kept.until(latest, self._job.patience)
 
     def _at(self, epoch: int) -> ActiveSplit:
         """Return B's half as it was at the end of an epoch."""
@@ -222,9 +217,10 @@ class SplitTraining:
 
 
 def measured(labels: Floats, scores: Floats) -> dict[str, float | None]:
-    """Return AUC and log loss; None where the rows cannot define it."""
-    found = classification_metrics(labels, scores, probabilities(scores))
-    return {name: found[name] if math.isfinite(found[name]) else None for name in ("auc", "log_loss")}
+    """Return AUC, log loss and the log loss of the base rate; None where the rows cannot define it."""
+    found = scores_of(labels, scores)
+    named = {"auc": found.auc, "log_loss": found.log_loss, "base_loss": found.base_loss}
+    return {name: value if math.isfinite(value) else None for name, value in named.items()}
 
 
 def progress_name(run: int) -> str:
@@ -242,6 +238,11 @@ async def fetched(
     return {client.name: values for client, values in zip(clients, found, strict=True)}
 
 
-def _loss(validation: Mapping[str, float | None]) -> float:
-    loss = validation["log_loss"]
-    return math.inf if loss is None else loss
+def _scores(validation: Mapping[str, float | None]) -> Scores:
+    auc, loss, base = (validation[name] for name in ("auc", "log_loss", "base_loss"))
+    return Scores(
+        math.nan if auc is None else auc,
+        math.inf if loss is None else loss,
+        math.nan,
+        math.nan if base is None else base,
+    )

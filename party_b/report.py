@@ -17,10 +17,13 @@ from party_b.diagram import draw
 from party_b.evaluation import Lift, Metrics
 from party_b.figures import loss_curve
 from party_b.leaks import Flow
+from party_b.net_figures import calibration_curve, overlap_curves
 from party_b.net_findings import NetFindings
+from party_b.net_verdict import network_verdict
 from party_b.report_text import FILTERS, Learnt, Verdict, verdict
 
 _TEMPLATE = "report.html.j2"
+_NETWORKS_TEMPLATE = "report_networks.html.j2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +170,7 @@ def report_html(record: RunRecord) -> str:
         record=record,
         verdict=_verdict(record),
         curves=_curves(record),
+        networks=_networks(environment, record),
         diagram=draw(record.parties, record.flows),
         active=_of_role(record, "active"),
         passive=_of_role(record, "passive"),
@@ -174,6 +178,23 @@ def report_html(record: RunRecord) -> str:
         learnt=_by_party(record.leaks, record.parties),
         settings=_flat(record.settings),
     )
+
+
+def _networks(environment: Environment, record: RunRecord) -> Markup:
+    """Return what the page says about networks; nothing for other jobs."""
+    findings = record.networks
+    if findings is None:
+        return Markup()
+    text = resources.files("party_b").joinpath(_NETWORKS_TEMPLATE).read_text(encoding="utf-8")
+    overlap, bins = findings.by_overlap, findings.calibration
+    # Our own drawings and our own template, whose variables are escaped: nothing is left to escape.
+    rendered = environment.from_string(text).render(
+        findings=findings,
+        active=(_of_role(record, "active") or ["B"])[0],
+        overlap_picture=Markup(overlap_curves(overlap)) if overlap else None,  # noqa: S704
+        calibration_picture=Markup(calibration_curve(bins)) if bins else None,  # noqa: S704
+    )
+    return Markup(rendered)  # noqa: S704
 
 
 def _curves(record: RunRecord) -> Mapping[str, Markup] | None:
@@ -205,6 +226,8 @@ def _by_party(leaks: Sequence[str], parties: Mapping[str, Role]) -> list[Learnt]
 
 def _verdict(record: RunRecord) -> Verdict:
     active = (_of_role(record, "active") or ["B"])[0]
+    if record.networks is not None:
+        return network_verdict(record.networks, record.lift, active)
     if set(record.parties) == {active}:
         return Verdict("unknown", "Alone", f"This is {active}'s own model: nobody else took part.")
     return verdict(record.lift, active, record.converged, record.rounds)

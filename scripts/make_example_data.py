@@ -3,6 +3,7 @@
     make_example_data.py breast HOST.csv GUEST.csv
     make_example_data.py motor  HOST.csv GUEST.csv
     make_example_data.py credit HOST.csv GUEST.csv
+    make_example_data.py clients HOST.csv GUEST.csv    # 2,000 rows of the same files
 
 The published files are the vertical splits of FATE's examples (examples/data in FederatedAI/FATE:
 `breast_hetero_*.csv`, `motor_hetero_*.csv`, `default_credit_hetero_*.csv`, also gzipped): the host becomes A,
@@ -28,13 +29,14 @@ _GZIP = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class Example:
-    """How ids look, and what belongs to one party alone."""
+    """How ids look, how many rows are taken, and what belongs to one party alone."""
 
     id_digits: int
+    rows: int | None = None
     one_sided_parts: int = 10  # one row in so many is A's alone, and one in so many is B's alone
 
 
-EXAMPLES = {"breast": Example(6), "motor": Example(5), "credit": Example(8)}
+EXAMPLES = {"breast": Example(6), "motor": Example(5), "credit": Example(8), "clients": Example(8, 2000)}
 
 
 def read(path: Path) -> tuple[list[str], dict[str, list[str]]]:
@@ -54,7 +56,7 @@ def files(name: str, host: Path, guest: Path) -> dict[str, str]:
     """Return the content of both files by name."""
     example = EXAMPLES[name]
     tables = {"a": read(host), "b": read(guest)}
-    ids = ordered(name, "who", sorted(set(tables["a"][1]) & set(tables["b"][1])))
+    ids = ordered(name, "who", sorted(set(tables["a"][1]) & set(tables["b"][1])))[: example.rows]
     alone = len(ids) // example.one_sided_parts
     held = {"a": ids[: len(ids) - alone], "b": ids[alone:]}
     written = {}

@@ -21,11 +21,13 @@ class Scores:
         auc: NaN when the rows lack a class.
         log_loss: Mean cross-entropy.
         calibration_error: Mean over ten equally full bins of |mean prediction − share of 1|, by rows.
+        base_loss: Cross-entropy of predicting the share of 1 for every row; NaN where nobody asked.
     """
 
     auc: float
     log_loss: float
     calibration_error: float
+    base_loss: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,12 @@ def scores_of(labels: Floats, logits: Floats) -> Scores:
     found = classification_metrics(labels, logits, chances)
     bins = calibration(labels, chances)
     error = sum(one.rows * abs(one.predicted - one.observed) for one in bins) / len(labels)
-    return Scores(found["auc"], found["log_loss"], error)
+    return Scores(found["auc"], found["log_loss"], error, _base_loss(labels))
+
+
+def _base_loss(labels: Floats) -> float:
+    share = float(labels.mean())
+    return -sum(part * math.log(part) for part in (share, 1.0 - share) if part > 0)
 
 
 def calibration(labels: Floats, chances: Floats, bins: int = 10) -> list[CalibrationBin]:
@@ -66,7 +73,12 @@ def probabilities(logits: Floats) -> Floats:
 
 
 class EarlyStopping:
-    """Keeps count of the best epoch; epochs are counted from 1."""
+    """Keeps count of the best epoch; epochs are counted from 1.
+
+    A network whose validation loss is still above that of the base rate has learnt nothing yet: its AUC is
+    chance, which may look good on few rows. Patience begins with the first epoch below, and so does the count
+    of the best.
+    """
 
     def __init__(self, patience: Patience) -> None:
         """Start before the first epoch."""
@@ -75,6 +87,7 @@ class EarlyStopping:
         self.best_epoch = 0
         self.epoch = 0
         self._best = -math.inf
+        self._learnt = False
 
     def better(self, scores: Scores) -> bool:
         """Take the scores of the next epoch's validation; tell whether it is the best so far.
@@ -90,6 +103,8 @@ class EarlyStopping:
             self._by_loss, self._best = True, -math.inf
         score = -scores.log_loss if self._by_loss else scores.auc
         self.epoch += 1
+        if not self._learnt and not scores.log_loss > scores.base_loss:
+            self._learnt, self._best = True, -math.inf
         if score > self._best:
             self._best, self.best_epoch = score, self.epoch
             return True
@@ -98,13 +113,19 @@ class EarlyStopping:
     @property
     def ended(self) -> bool:
         """Whether training is over."""
-        waited = self.epoch - self.best_epoch
+        waited = self.epoch - self.best_epoch if self._learnt else 0
         return self.epoch >= self._patience.most_epochs or waited >= self._patience.patience
 
     def to_json(self) -> dict[str, object]:
         """Return where it stands, for a checkpoint."""
         best = self._best if math.isfinite(self._best) else None
-        return {"epoch": self.epoch, "best_epoch": self.best_epoch, "best": best, "by_loss": self._by_loss}
+        return {
+            "epoch": self.epoch,
+            "best_epoch": self.best_epoch,
+            "best": best,
+            "by_loss": self._by_loss,
+            "learnt": self._learnt,
+        }
 
     @classmethod
     def from_json(cls, document: dict[str, object], patience: Patience) -> EarlyStopping:
@@ -122,5 +143,5 @@ class EarlyStopping:
                 raise TypeError("the best score is a number")
             stopping._best = float(best)
         stopping.epoch, stopping.best_epoch = epoch, best_epoch
-        stopping._by_loss = bool(document["by_loss"])
+        stopping._by_loss, stopping._learnt = bool(document["by_loss"]), bool(document["learnt"])
         return stopping

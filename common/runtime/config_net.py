@@ -124,7 +124,8 @@ class NetPrivacy(Section):
 class NetCompare(Section):
     """Several seeds, several methods, ablations and sizes of the overlap: one job, one table.
 
-    `overlap` lists parts of the common training rows that are used as common; 1.0 is always one of them.
+    Every seed also deals new test rows, the first one those of the job. `overlap` lists parts of the common
+    training rows that are used as common; 1.0 is always one of them.
     """
 
     seeds: int = Field(default=5, ge=2, le=50)
@@ -139,12 +140,14 @@ class Run:
 
     Attributes:
         number: From 0.
-        seed: Of networks, orders and held-out rows.
+        seed: Of networks, orders and validation rows.
+        split_seed: Which rows are test rows.
         overlap: Part of the common training rows that is used.
     """
 
     number: int
     seed: int
+    split_seed: int
     overlap: float
 
 
@@ -232,10 +235,11 @@ class NetJob(JobBase):
         """Every training of a split network that the job asks for; run 0 makes the job's own model."""
         first = self.train.seed
         if self.compare is None:
-            return (Run(0, first, 1.0),)
+            return (Run(0, first, self.data.split_seed, 1.0),)
         overlaps = (1.0, *sorted({part for part in self.compare.overlap if part < 1.0}, reverse=True))
-        pairs = [(first + at, part) for part in overlaps for at in range(self.compare.seeds)]
-        return tuple(Run(number, seed, part) for number, (seed, part) in enumerate(pairs))
+        pairs = [(at, part) for part in overlaps for at in range(self.compare.seeds)]
+        split = self.data.split_seed
+        return tuple(Run(number, first + at, split + at, part) for number, (at, part) in enumerate(pairs))
 
     @property
     def resumes(self) -> bool:

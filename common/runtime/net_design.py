@@ -46,12 +46,12 @@ class Parts:
 
 
 def parts_of(rows: int, data: NetData, run: Run) -> Parts:
-    """Return the parts of `rows` rows in one run; the test rows are the same in every run.
+    """Return the parts of `rows` rows in one run.
 
     Raises:
         DataError: No row would be left to train on.
     """
-    training, test = split_rows(rows, data.test_fraction, data.split_seed)
+    training, test = split_rows(rows, data.test_fraction, run.split_seed)
     used, left = hold_out(training, 1.0 - run.overlap, "overlap", run.seed)
     fit, validation = hold_out(used, data.validation_fraction, "validation", run.seed)
     if not len(validation) and data.validation_fraction > 0:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from common.runtime.config_job import JobConfig
+from common.runtime.config_net import NetJob
 from common.runtime.config_party import PartyConfig
 from common.runtime.config_vfb2 import Vfb2Job
 from tests.docs.markdown import ROOT, section, table_rows
@@ -52,14 +53,20 @@ def _default(key: str, value: object) -> str:
     if key in DERIVED:
         return DERIVED[key]
     if isinstance(value, tuple):
-        return f"`[{', '.join(item or json.dumps(item) for item in value)}]`"
+        return f"`[{', '.join(str(item) or json.dumps(item) for item in value)}]`"
     if isinstance(value, float) and value == int(value):
         value = int(value)
     return f"`{value if isinstance(value, str) else json.dumps(value)}`"
 
 
 @pytest.mark.parametrize(
-    ("heading", "model"), [("Party file", PartyConfig), ("Job file", JobConfig), ("VFB² job file", Vfb2Job)]
+    ("heading", "model"),
+    [
+        ("Party file", PartyConfig),
+        ("Job file", JobConfig),
+        ("Networks job file", NetJob),
+        ("VFB² job file", Vfb2Job),
+    ],
 )
 def test_the_table_names_every_key_with_its_default_and_no_other(
     heading: str, model: type[BaseModel]

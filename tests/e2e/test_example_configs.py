@@ -24,9 +24,11 @@ LOCAL = {
     "breast.yaml": 138,
     "credit_default.yaml": 72,
     "demo.yaml": 133,
+    "jpl.yaml": 540,
     "local_reference.yaml": 133,
     "minibatch.yaml": 133,
     "motor.yaml": 192,
+    "splitnn.yaml": 480,
     "vfb2.yaml": 138,
     "vfb2_credit.yaml": 72,
 }

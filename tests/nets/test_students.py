@@ -173,6 +173,19 @@ def test_early_stopping_falls_back_to_the_log_loss_when_rows_lack_a_class() -> N
     assert [stopping.better(scores(nan, loss)) for loss in (0.5, 0.6, 0.4)] == [True, False, True]
 
 
+def test_patience_begins_when_the_network_beats_the_base_rate() -> None:
+    stopping = EarlyStopping(Patience(most_epochs=20, patience=2))
+    untrained = Scores(0.9, 0.69, 0.0, base_loss=0.5)
+    for _ in range(4):
+        stopping.better(untrained)
+    assert not stopping.ended
+    assert stopping.better(Scores(0.6, 0.49, 0.0, base_loss=0.5))
+    again = EarlyStopping.from_json(stopping.to_json(), Patience(most_epochs=20, patience=2))
+    for _ in range(2):
+        assert not again.better(Scores(0.55, 0.51, 0.0, base_loss=0.5))
+    assert (again.ended, again.best_epoch) == (True, 5)
+
+
 def test_calibration_compares_predictions_with_what_happened() -> None:
     chances = np.repeat([0.1, 0.9], 500)
     labels = np.concatenate([np.arange(500) < 50, np.arange(500) < 450]).astype(np.float64)

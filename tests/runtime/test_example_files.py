@@ -18,7 +18,7 @@ from common.runtime.yaml_source import read_document
 
 CONFIGS = Path(str(importlib.resources.files("configs")))
 ROOT = Path(__file__).resolve().parents[2]
-ROWS = {"diabetes": 442, "breast": 513, "motor": 720}
+ROWS = {"diabetes": 442, "breast": 513, "motor": 720, "clients": 1800}
 # Too large to be brought along: scripts/make_example_data.py writes them from the published files.
 MADE_BY_A_SCRIPT = {"credit"}
 
@@ -71,7 +71,7 @@ def test_both_data_files_list_the_same_ids_with_leading_zeros_in_the_same_order(
     assert all(one.startswith("00") for one in passive)
 
 
-@pytest.mark.parametrize(("name", "rows"), [("breast", 569), ("motor", 800)])
+@pytest.mark.parametrize(("name", "rows"), [("breast", 569), ("motor", 800), ("clients", 2000)])
 def test_files_of_one_example_are_shuffled_and_four_fifths_of_all_rows_are_common(
     name: str, rows: int
 ) -> None:
