@@ -68,7 +68,7 @@ def _passive(job: NetJob, size: NetSize, findings: NetFindings, party: str) -> I
         ": the gradient of the loss by its own representation. It received no label, and nothing of "
         f"{job.active}'s columns by itself."
     )
-    yield f"{party}'s gradients {_label_sentence(job)}"
+    yield f"{party} can look for labels in these gradients, which {_label_sentence(job)}"
     leak = findings.attacks.get(party)
     if leak is not None:
         yield (
