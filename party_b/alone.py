@@ -14,8 +14,7 @@ from common.glm.ridge import fit_ridge, penalties, ridge_objective, with_interce
 from common.rpc.greeting import package_version
 from common.runtime.config_alone import AloneJob
 from common.runtime.linear_design import LinearDesign, design_with_intercept, read_dataset
-from common.runtime.saved_model import MODEL_FILE
-from common.runtime.state import JobStore
+from common.runtime.state import MODEL_FILE, JobStore
 from common.types import Floats
 from party_b.classification import evaluate_classifier
 from party_b.evaluation import Evaluation, Objective, ScoredRows, evaluate_regression, predictions_csv

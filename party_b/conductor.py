@@ -28,7 +28,7 @@ from common.runtime.linear_design import (
     read_dataset,
     step_size,
 )
-from common.runtime.saved_model import MODEL_FILE
+from common.runtime.state import MODEL_FILE
 from common.types import Floats
 from party_b.alignment import Aligned
 from party_b.expected import expected_cost, measured_speed

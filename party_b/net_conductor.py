@@ -19,7 +19,7 @@ from common.runtime.config_net import NetJob
 from common.runtime.epoch_store import EpochStore
 from common.runtime.linear_design import read_dataset
 from common.runtime.net_halves import require_networks
-from common.runtime.saved_model import MODEL_FILE
+from common.runtime.state import MODEL_FILE
 from party_b.job_life import JobLife, Tools, turn_of
 from party_b.jobs import ActiveJob
 from party_b.net_client import NetClient

@@ -22,8 +22,7 @@ from common.runtime.checkpoint import CLOSING, Checkpoint
 from common.runtime.config_party import PartyConfig
 from common.runtime.config_vfb2 import Vfb2Job
 from common.runtime.coordinator_client import in_round
-from common.runtime.saved_model import MODEL_FILE
-from common.runtime.state import make_folder
+from common.runtime.state import MODEL_FILE, make_folder
 from common.runtime.vfb2.columns import Columns, Labels, labels_of, prepare_columns, read_rows
 from common.runtime.vfb2.guest_calls import Guest, saved_part
 from common.runtime.vfb2.links import Neighbours, Streams, is_absence

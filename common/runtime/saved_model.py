@@ -16,10 +16,8 @@ from common.data.table import Table
 from common.errors import DataError, UnknownJob
 from common.runtime.config_alone import AloneJob, TrainingJob
 from common.runtime.config_vfb2 import Vfb2Job
-from common.runtime.state import JobStore, StateError
+from common.runtime.state import MODEL_FILE, JobStore, StateError
 from common.types import Floats
-
-MODEL_FILE = "model.json"
 
 Loss = Literal["squared", "logistic"]
 

@@ -15,8 +15,7 @@ from common.errors import ConfigError, DataError, UnknownJob
 from common.nets.field_kinds import HashedField
 from common.nets.fields import FieldPlan
 from common.nets.protect import OPEN_RELEASE, Release
-from common.runtime.saved_model import MODEL_FILE
-from common.runtime.state import JobStore, StateError
+from common.runtime.state import MODEL_FILE, JobStore, StateError
 
 NETWORK_FILE = "network.safetensors"
 _KIND = "network"

@@ -22,6 +22,7 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
 STATUS_FILE = "status.json"
+MODEL_FILE = "model.json"
 """How a job ended, or how far it is; every job that a party took part in leaves one."""
 
 

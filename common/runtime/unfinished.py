@@ -13,8 +13,7 @@ from common.errors import ColonnadeError, Refused, RemoteProtocolError, UnknownJ
 from common.rpc.pb import job_pb2 as pb
 from common.runtime.checkpoint import MAX_ATTEMPTS, TRAINED, Checkpoint
 from common.runtime.job_kinds import Job, job_from_json
-from common.runtime.saved_model import MODEL_FILE
-from common.runtime.state import STATUS_FILE, JobStore
+from common.runtime.state import MODEL_FILE, STATUS_FILE, JobStore
 
 log = logging.getLogger("vfl.runtime")
 

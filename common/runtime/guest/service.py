@@ -32,9 +32,8 @@ from common.runtime.guest.quota import DailyQuota
 from common.runtime.hosting import HostedJob, JobHost
 from common.runtime.job_kinds import Job
 from common.runtime.linear_design import alignment_key, id_rule
-from common.runtime.saved_model import MODEL_FILE
 from common.runtime.saved_network import is_network
-from common.runtime.state import STATUS_FILE, JobStore
+from common.runtime.state import MODEL_FILE, STATUS_FILE, JobStore
 from common.runtime.unfinished import Ending, closing_reply, ending_record
 
 Hosted = HostedJob[JobCalls]
