@@ -41,7 +41,7 @@ from party_a.net_calls import NetCalls, NetTools
 from party_a.net_predict_calls import NetPredictionCalls, net_scorable
 from party_a.regression_calls import RegressionCalls, Workplace
 from party_a.splitnn_service import SplitServicer
-from party_a.vfb2_calls import CollaboratorCalls
+from party_a.vfb2_guarded_calls import calls_of
 
 log = logging.getLogger("vfl.party_a")
 
@@ -85,7 +85,7 @@ class _Servicer(Vfb2Guest, GramServicer, SplitServicer):
         if isinstance(job, NetJob):
             return await self._open_network(request, job)
         if isinstance(job, Vfb2Job):
-            return await self.open_vfb2(request, job, CollaboratorCalls)
+            return await self.open_vfb2(request, job, calls_of(job))
         return await super()._open_training(request, job)
 
     async def _open_regression(self, request: pb.OpenJobRequest, job: JobConfig) -> pb.OpenJobReply:

@@ -12,7 +12,7 @@ from common.runtime.vfb2.engine import Engine
 from common.runtime.vfb2.guest_calls import TrainingCalls
 from common.runtime.vfb2.journal import GUEST_DELAY_S, Journal
 from common.runtime.vfb2.place import Place
-from common.runtime.vfb2.records import Kept, kept_from_bytes, kept_to_bytes, record_from
+from common.runtime.vfb2.records import Kept, StartOverRecord, kept_from_bytes, kept_to_bytes, record_from
 from common.runtime.vfb2.sums import no_shares
 from party_a.vfb2 import Collaborator
 
@@ -44,5 +44,5 @@ def _restore(role: Collaborator, journal: Journal, place: Place) -> None:
             role.apply(record)
         elif isinstance(record, EpochEnd):
             role.collaboration.freeze(record)
-        else:
+        elif isinstance(record, StartOverRecord):
             role.collaboration.start_over(record.step)

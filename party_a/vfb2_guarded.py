@@ -88,6 +88,12 @@ class GuardedCollaborator:
                 self._waiting[dominator] = {}
                 self._referring = None
 
+    def forget(self) -> None:
+        """Let go of what is on its way: training begins again from its start, and numbers with it."""
+        with self._lock:
+            self._waiting = {dominator: {} for dominator in self._waiting}
+            self._referring = None
+
     def masked(self, update: UnseenUpdate, thetas: CipherVector) -> SealedVector:
         """Step 2: return [[X_l'θ + R]], d ciphertexts; the same ones if it was asked before.
 
@@ -111,8 +117,8 @@ class GuardedCollaborator:
             waiting[update.number] = _Waiting(gradient, sealed)
         return sealed
 
-    def apply(self, update: UnseenUpdate, residues: Residues) -> None:
-        """Step 3: take the mask off and move our block; an update that came before changes nothing.
+    def apply(self, update: UnseenUpdate, residues: Residues) -> Floats:
+        """Step 3: take the mask off, move our block, and return Σ θ_i x_i, (d,), for our own journal.
 
         Raises:
             RemoteProtocolError: Nothing of ours was on its way, or the number of residues is wrong.
@@ -121,7 +127,9 @@ class GuardedCollaborator:
             waiting = self._of(update.dominator).pop(update.number, None)
         if waiting is None:
             raise RemoteProtocolError(f"no masked gradient of update {update.number} is on its way")
-        self.collaboration.apply_sums(update, waiting.gradient.unmask(residues))
+        sums = waiting.gradient.unmask(residues)
+        self.collaboration.apply_sums(update, sums)
+        return sums
 
     def absorb_reference(self, dominator: str, epoch: int, start: int, thetas: CipherVector) -> None:
         """SVRG: add the next rows' x_j[[θ̃_j]]; the same rows again change nothing.

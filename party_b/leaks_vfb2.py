@@ -61,16 +61,34 @@ def vfb2_flows(job: Vfb2Job, size: Vfb2Size) -> list[Flow]:
             if party == root:
                 continue
             flows.append(Flow(party, root, "scores of a batch under uniform masks", batch, "masked"))
-            flows.append(Flow(root, party, "derivatives of the loss, with their rows", count, "clear"))
+            how = "clear" if job.train.theta == "plain" else "encrypted"
+            flows.append(Flow(root, party, "derivatives of the loss, with their rows", count, how))
+            if how == "encrypted":
+                flows.append(Flow(party, root, "its gradient under a uniform mask", count, "masked"))
     for party in job.guests:
         flows.append(
             Flow(party, job.active, "scores of all rows under masks", f"{size.epochs + 2:,} times", "masked")
         )
         if job.train.update == "svrg":
+            how = "clear" if job.train.theta == "plain" else "encrypted"
             flows.append(
-                Flow(job.active, party, "derivatives of all training rows", f"{size.epochs:,} times", "clear")
+                Flow(job.active, party, "derivatives of all training rows", f"{size.epochs:,} times", how)
             )
     return flows
+
+
+def _guarded_labels(job: Vfb2Job, size: Vfb2Size, party: str, told: int) -> Iterator[str]:
+    columns = size.columns.get(party, 0)
+    yield (
+        f"{party} received the derivative θ of the loss only encrypted under {job.active}'s own key, "
+        f"{job.train.theta_key_bits} bits. It learnt its own gradient of each of {told:,} updates: {columns} "
+        f"numbers about at least {job.train.batch_size:,} rows, in batches that stayed the same. That is too "
+        "few to solve for the θ of a row; what a gradient says about its rows together it does say."
+    )
+    yield (
+        f"What hiding θ cost: an update took one encryption a row, {columns} decryptions for {party}, and a "
+        "round trip more than in the clear."
+    )
 
 
 def _labels(job: Vfb2Job, size: Vfb2Size, party: str) -> Iterator[str]:
@@ -78,6 +96,9 @@ def _labels(job: Vfb2Job, size: Vfb2Size, party: str) -> Iterator[str]:
     if not senders:
         return
     told = sum(size.updates.get(name, 0) for name in senders)
+    if job.train.theta == "encrypted":
+        yield from _guarded_labels(job, size, party, told)
+        return
     if job.is_classifier:
         gives = "its sign is the label and its size the joint score, both exactly"
     elif job.train.loss == "squared":

@@ -24,6 +24,7 @@ from common.runtime.config_vfb2 import Vfb2Job
 from common.runtime.coordinator_client import in_round
 from common.runtime.state import MODEL_FILE, make_folder
 from common.runtime.vfb2.columns import Columns, Labels, labels_of, prepare_columns, read_rows
+from common.runtime.vfb2.guard import most_rows
 from common.runtime.vfb2.guest_calls import Guest, saved_part
 from common.runtime.vfb2.links import Neighbours, Streams, is_absence
 from common.runtime.vfb2.place import Place
@@ -36,6 +37,7 @@ from party_b.passive_line import PassiveLine
 from party_b.vfb2_desk import ConductedDesk
 from party_b.vfb2_engine import KeeperEngine
 from party_b.vfb2_epochs import EpochBook, epoch_book
+from party_b.vfb2_guarded_engine import GuardedKeeperEngine
 from party_b.vfb2_guest import engine_for
 from party_b.vfb2_keeper import Keeper
 from party_b.vfb2_outcome import Vfb2Outcome, write_vfb2
@@ -189,9 +191,15 @@ class Vfb2Conductor:
         table = await asyncio.to_thread(table.take, aligned.alignment.rows)
         columns = await self.life.watch.thread("preparing", prepare_columns, table, job, own.party)
         labels = labels_of(table, job, own.party)
-        limits = Limits(len(columns.train_rows), len(columns.test_rows), job.train.batch_size, job.dominators)
+        limits = Limits(
+            len(columns.train_rows),
+            len(columns.test_rows),
+            most_rows(job, len(columns.train_rows)),
+            job.dominators,
+        )
         place = Place(own.party, job, self._turn, limits)
-        engine = engine_for(KeeperEngine, place, columns, labels, self._guest().folder)
+        kind = KeeperEngine if job.train.theta == "plain" else GuardedKeeperEngine
+        engine = engine_for(kind, place, columns, labels, self._guest().folder)
         book = await asyncio.to_thread(epoch_book, self._tools.store, self._active.job_id)
         self._desk.add(self._active.job_id, engine)
         return _Ready(aligned, table.ids, labels, columns, engine, book, {})
@@ -234,6 +242,10 @@ class Vfb2Conductor:
             columns=ready.widths,
             agreement_keys=keys,
         )
+        if isinstance(engine, GuardedKeeperEngine):
+            engine.open_to(ready.widths)
+            request.theta_modulus = engine.public.modulus_bytes
+            request.theta_noise_generator = engine.public.noise_generator_bytes
         await self._join(ready, request, key)
         engine.begin_answers(standing)
         await asyncio.gather(*(line.begin(request) for line in self._lines))

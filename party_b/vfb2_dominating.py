@@ -12,17 +12,25 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from common.errors import NumericError, RemoteProtocolError
-from common.glm.asynchronous import EpochEnd, ScoreRequest, Update
+from common.glm.asynchronous import EpochEnd, ScoreRequest, UnseenUpdate, Update
 from common.glm.outbox import OutboxState
 from common.rpc.pb import vfb2_pb2 as pb
 from common.runtime.vfb2.engine import Engine
 from common.runtime.vfb2.journal import Journal
 from common.runtime.vfb2.outbound import Outbound
 from common.runtime.vfb2.place import Place
-from common.runtime.vfb2.records import Kept, kept_from_bytes, kept_to_bytes, record_from, update_record
+from common.runtime.vfb2.records import (
+    Kept,
+    SumsRecord,
+    kept_from_bytes,
+    kept_to_bytes,
+    record_from,
+    update_record,
+)
 from common.runtime.vfb2.sums import window_of
 from common.runtime.vfb2.wire import request_word, sum_from, update_message
 from party_b.vfb2 import Dominator, DominatorState
@@ -82,6 +90,10 @@ class DominatorEngine(Engine):
         else:
             self.on_answer(peer, kind, word)
 
+    def word_of(self, update: Update) -> pb.DominatorWord:
+        """Return an update as the others get it."""
+        return pb.DominatorWord(update=update_message(update))
+
     def on_answer(self, peer: str, kind: str | None, word: pb.CollaboratorWord) -> None:
         """Handle an answer to the keeper, which we are not."""
         raise RemoteProtocolError(f"{peer} said {kind!r} to a party that does not keep the epochs")
@@ -93,7 +105,7 @@ class DominatorEngine(Engine):
             unsent = {update.number for _, update in self._unsent}
             for update in self.role.outbox.after(message.applied):
                 if update.number not in unsent:
-                    self._links[peer].put(pb.DominatorWord(update=update_message(update)))
+                    self._links[peer].put(self.word_of(update))
 
     def _on_sum(self, peer: str, message: pb.PartialSum) -> None:
         request = self._asked.get(message.number)
@@ -119,7 +131,7 @@ class DominatorEngine(Engine):
         """Send what is on the disk, begin what may be begun, and say when we have halted."""
         while self._unsent and self._unsent[0][0] <= self._journal.durable:
             _, update = self._unsent.popleft()
-            word = pb.DominatorWord(update=update_message(update))
+            word = self.word_of(update)
             for link in self._links.values():
                 link.put(word)
             self._heard[update.dominator] = update.number
@@ -221,19 +233,32 @@ def restore(role: Dominator, journal: Journal, place: Place) -> None:
     if recovered.checkpoint is None:
         return
     kept = kept_from_bytes(recovered.checkpoint, place.limits)
-    role.restore(dominator_state(kept))
+    state = dominator_state(kept)
+    kept_updates = {number: own_kind(update, place) for number, update in state.outbox.kept.items()}
+    role.restore(replace(state, outbox=replace(state.outbox, kept=kept_updates)))
     # What waited for the disk when the state was taken had not been applied here, nor sent to anybody.
     for update in role.outbox.after(role.collaboration.progress.count_of(place.party)):
         role.apply(update)
     for content in recovered.records:
         record = record_from(content, place.limits)
-        if isinstance(record, Update):
+        if isinstance(record, SumsRecord):
+            role.collaboration.apply_sums(record.update, record.sums)
+        elif isinstance(record, Update):
+            record = own_kind(record, place)
             own_and_new = record.dominator == place.party and record.number > role.outbox.sent
             (role.readopt if own_and_new else role.apply)(record)
         elif isinstance(record, EpochEnd):
             role.collaboration.freeze(record)
         else:
             role.start_over(record.step)
+
+
+def own_kind(update: Update, place: Place) -> Update:
+    """Return an update of ours from the disk as the job has them: with θ for all to see, or not."""
+    if place.job.train.theta == "plain":
+        return update
+    fields = (update.dominator, update.number, update.epoch, update.request, update.rows, update.thetas)
+    return UnseenUpdate(*fields)
 
 
 def dominator_state(kept: Kept) -> DominatorState:

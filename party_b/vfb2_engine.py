@@ -11,6 +11,7 @@ from common.glm.asynchronous import EpochEnd, ReferencePart
 from common.rpc.pb import vfb2_pb2 as pb
 from common.runtime.vfb2.journal import Journal
 from common.runtime.vfb2.place import Place
+from common.runtime.vfb2.wire import reference_word
 from party_b.vfb2 import Dominator
 from party_b.vfb2_dominating import DominatorEngine
 
@@ -133,6 +134,10 @@ class KeeperEngine(DominatorEngine):
         for waiting in self._sums.values():
             waiting.cancel()
         self._sums.clear()
+
+    def reference_words(self, parts: Sequence[ReferencePart]) -> list[pb.DominatorWord]:
+        """Return SVRG's θ̃ as the others get it."""
+        return [reference_word(part) for part in parts]
 
     def refer_to(self, parts: Sequence[ReferencePart]) -> None:
         """Take SVRG's θ̃ ourselves, and keep it."""

@@ -85,6 +85,17 @@ class GuardedDominator:
         """What the others encrypt nothing with, but compute under."""
         return self._own.private.public
 
+    def open_to(self, columns: Mapping[str, int]) -> None:
+        """Take the numbers of columns that the others declared."""
+        self._columns = dict(columns)
+
+    def forget(self) -> None:
+        """Let go of everything: training begins again from its start, and numbers with it."""
+        with self._lock:
+            self._sealed.clear()
+            self._answers.clear()
+            self._reference = None
+
     def dominate(self, request: ScoreRequest) -> Update:
         """Step 1: compute θ and encrypt what the others get (`sealed`); apply the update afterwards.
 
@@ -108,9 +119,13 @@ class GuardedDominator:
         """
         with self._lock:
             self._forget()
-            if number not in self._sealed:
-                raise Refused(f"update {number} is not on its way")
-            return self._sealed[number]
+            if number in self._sealed:
+                return self._sealed[number]
+        update = self.dominator.outbox.kept(number)
+        if update is None:
+            raise Refused(f"update {number} is not on its way")
+        self._seal(update)
+        return self._sealed[number]
 
     def decrypt(self, party: str, number: int, vector: CipherVector) -> Residues:
         """Step 2: decrypt a party's masked gradient of an update, once; asked again, the same answer.
@@ -124,9 +139,13 @@ class GuardedDominator:
     def reference(self) -> SealedVector:
         """SVRG: return [[θ̃_j]] of all rows at the end of an epoch; a stream cuts it into parts."""
         (whole,) = self.dominator.reference(self.dominator.collaboration.rows)
+        return self.sealed_reference(whole.epoch, whole.thetas)
+
+    def sealed_reference(self, epoch: int, thetas: Floats) -> SealedVector:
+        """SVRG: return [[θ̃_j]] of all rows, (n,); the same ciphertexts if it was asked before."""
         with self._lock:
-            if self._reference is None or self._reference[0] != whole.epoch:
-                self._reference = whole.epoch, self._encrypted(whole.thetas)
+            if self._reference is None or self._reference[0] != epoch:
+                self._reference = epoch, self._encrypted(thetas)
             return self._reference[1]
 
     def decrypt_reference(self, party: str, epoch: int, vector: CipherVector) -> Residues:

@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from common.data.table import Table
+from common.glm.asynchronous import UnseenUpdate, Update
 from common.glm.outbox import Outbox
-from common.glm.row_order import RowOrder
+from common.glm.row_order import BatchOrder, FixedBatches, RowOrder
 from common.glm.score_losses import loss_named
 from common.rpc.pb import job_pb2 as pb
 from common.runtime.config_vfb2 import Vfb2Job
 from common.runtime.job_kinds import Job
 from common.runtime.vfb2.columns import Columns, Labels, labels_of
 from common.runtime.vfb2.engine import Engine
+from common.runtime.vfb2.guard import fixed_batches
 from common.runtime.vfb2.guest_calls import TrainingCalls
 from common.runtime.vfb2.guest_service import Vfb2Guest
 from common.runtime.vfb2.journal import Journal
@@ -60,6 +62,14 @@ def most_in_flight(place: Place) -> int:
     return min(place.job.train.max_staleness, max(1, place.limits.train // (_PART_IN_FLIGHT * rows)))
 
 
+def _order(place: Place) -> BatchOrder:
+    """Return which rows come next: shuffled anew in every pass, but not where θ is hidden (rank rule)."""
+    job, rows = place.job, place.limits.train
+    if job.train.theta == "plain":
+        return RowOrder(rows, job.train.batch_size, job.train.seed, place.party)
+    return FixedBatches(fixed_batches(job, rows), job.train.seed, place.party)
+
+
 def engine_for(kind: type[E], place: Place, columns: Columns, labels: Labels, folder: Path) -> E:
     """Return an active party's engine, standing where its journal says.
 
@@ -74,8 +84,9 @@ def engine_for(kind: type[E], place: Place, columns: Columns, labels: Labels, fo
         party,
         labels.values[columns.train_rows],
         loss_named(train.loss),
-        RowOrder(place.limits.train, train.batch_size, train.seed, party),
+        _order(place),
         Outbox(others, most_in_flight(place)),
+        kind=Update if train.theta == "plain" else UnseenUpdate,
     )
     role = Dominator(columns.collaboration(job), no_shares(job), dominance)
     journal = Journal(folder)

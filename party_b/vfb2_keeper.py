@@ -19,7 +19,7 @@ import numpy as np
 from common.glm.asynchronous import Cut, EpochEnd, ReferencePart
 from common.glm.epochs import EpochKeeper
 from common.rpc.pb import vfb2_pb2 as pb
-from common.runtime.vfb2.wire import ROWS_PER_PIECE, ROWS_PER_REFERENCE, end_message, reference_word
+from common.runtime.vfb2.wire import ROWS_PER_PIECE, ROWS_PER_REFERENCE, end_message
 from common.types import Floats
 from party_b.vfb2_dominating import steps_of_epoch
 from party_b.vfb2_engine import KeeperEngine
@@ -132,10 +132,11 @@ class Keeper:
         guests = engine.place.job.guests
         own_waits = engine.collaboration.phase == "referring"
         parts = engine.role.reference(ROWS_PER_REFERENCE) if own_waits else self._known_reference(epoch)
+        words = await asyncio.to_thread(engine.reference_words, parts)
         for name in guests:
             if answers.referred.get(name, -1) < epoch:
-                for part in parts:
-                    engine.tell_one(name, reference_word(part))
+                for word in words:
+                    engine.tell_one(name, word)
         if own_waits:
             engine.refer_to(parts)
             await engine.until(lambda: answers.referred.get(engine.place.party, -1) == epoch)

@@ -42,7 +42,7 @@ def _options() -> argparse.Namespace:
 
 
 async def _async(options: argparse.Namespace) -> None:
-    pooled = load((options.set or ["a9a"])[0], options.data).first(options.rows or 8_000)
+    pooled = load((options.set or ["credit"])[0], options.data).first(options.rows or 4_000)
     usual = asynchrony.Settings()
     updates = tuple(
         (name, options.learning_rate or step, options.epochs or epochs)
@@ -78,7 +78,7 @@ async def _lossless(options: argparse.Namespace) -> None:
 
 
 async def _echo(options: argparse.Namespace) -> None:
-    pooled = load((options.set or ["credit"])[0], options.data).first(options.rows or 8_000)
+    pooled = load((options.set or ["credit"])[0], options.data).first(options.rows)
     await dominated.run(pooled, options.batch_size or (1, 256), options.repeats, 32)
 
 

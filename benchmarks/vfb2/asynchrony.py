@@ -27,11 +27,11 @@ class Settings:
         slower_by: Of one passive party.
     """
 
-    latencies_ms: Sequence[float] = (0.0, 5.0, 20.0)
-    updates: Sequence[tuple[str, float, int]] = (("sgd", 0.1, 12), ("svrg", 0.1, 12), ("saga", 0.1, 12))
+    latencies_ms: Sequence[float] = (5.0, 0.0, 20.0)
+    updates: Sequence[tuple[str, float, int]] = (("svrg", 0.2, 9), ("saga", 0.2, 9), ("sgd", 0.05, 9))
     slower_by: float = 0.4
-    batch_size: int = 32
-    max_staleness: int = 32
+    batch_size: int = 16
+    max_staleness: int = 8
 
 
 async def run(pooled: Pooled, settings: Settings, layout: Layout) -> list[dict[str, Any]]:

@@ -17,11 +17,13 @@ from common.rpc.pb import vfb2_pb2 as pb
 
 L2 = 1e-4
 _ECHO_S = 3.0
+# Of one run: enough that ends of epochs, which are no updates, weigh little.
+_UPDATES = 6_000
 
 
 def sizes_of(batch_size: int) -> Sizes:
     """Return the lengths of the messages of one dominated update, each travelling alone."""
-    turn = job_pb2.Turn(job_id="x" * 26, digest=bytes(32), round=1)
+    turn = job_pb2.Turn(job_id="x" * 26, job_digest=bytes(32), round=1)
     number, rows = 100_000, bytes([1]) * 4 * batch_size
     request = pb.ScoreRequest(number=number, asked=pb.SCORES_NOW, epoch=1, rows=rows)
     update = pb.ThetaUpdate(number=number, epoch=1, request=number, rows=rows, thetas=bytes(8 * batch_size))
@@ -49,7 +51,7 @@ async def run(pooled: Pooled, batches: Sequence[int], repeats: int, window: int)
                     train = {
                         "update": "saga",
                         "batch_size": batch_size,
-                        "epochs": max(1, batch_size // 16),
+                        "epochs": max(1, _UPDATES * batch_size // len(pooled.labels)),
                         "learning_rate": 0.01,
                         "max_staleness": window,
                     }

@@ -40,6 +40,10 @@ class Outbox:
         """Updates that the slowest party has not applied."""
         return self.sent - min(self._applied.values())
 
+    def kept(self, number: int) -> Update | None:
+        """Return an update that some party's disk does not show yet."""
+        return self._kept.get(number)
+
     @property
     def oldest_kept(self) -> int:
         """Number of the oldest update that some party's disk does not show yet."""

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from common.glm.score_losses import LossName
 from common.glm.update_rules import RuleName
-from common.runtime.config_errors import Name, Section, require
+from common.runtime.config_errors import KeyBits, Name, Section, require
 from common.runtime.config_job import JobModel, Seed
 from common.runtime.config_job_base import JobBase, JobRows
 from common.runtime.yaml_source import Problem
@@ -17,6 +17,8 @@ from common.types import Role
 
 # Rows and derivatives of one update stay below one chunk of a stream.
 MAX_BATCH = 32_768
+# Ciphertexts of one update, twice as wide as the key: no message may be longer.
+_MOST_SEALED_BYTES = 1 << 20
 # Every open request keeps a mask at every party.
 MAX_STALENESS = 1024
 MAX_THREADS = 64
@@ -65,6 +67,7 @@ class Vfb2Train(Section):
     tree_shape: Literal["flat", "binomial"] = "flat"
     mode: Literal["async", "sync"] = "async"
     theta: Literal["plain", "encrypted"] = "plain"
+    theta_key_bits: KeyBits = 2048
     seed: Seed = 0
 
 
@@ -123,7 +126,18 @@ class Vfb2Job(JobBase):
                     ("data", "label"), f'needs one column for each active party; "{name}" is the odd one'
                 )
         if self.train.theta == "encrypted":
-            yield Problem(("train", "theta"), "cannot be encrypted in this version; plain is what there is")
+            yield from self._broken_guard()
+
+    def _broken_guard(self) -> Iterator[Problem]:
+        """Yield what does not go with θ that only its dominator sees."""
+        if self.train.update == "saga":
+            text = "keeps θ of every row at every party; with theta: encrypted it is sgd or svrg"
+            yield Problem(("train", "update"), text)
+        if self.train.batch_size * self.train.theta_key_bits // 4 > _MOST_SEALED_BYTES:
+            text = f"is at most {_MOST_SEALED_BYTES * 4 // self.train.theta_key_bits:,} with theta: encrypted"
+            yield Problem(("train", "batch_size"), text)
+        if self.also_active:
+            yield Problem(("active",), "is one party with theta: encrypted: whose θ nobody else sees")
 
     @property
     def dominators(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from common.rpc.presence import Attendees
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig, Policy
 from common.runtime.config_predict import PredictJob
+from common.runtime.config_vfb2 import Vfb2Job
 from common.runtime.job_kinds import Job, job_from_json
 from common.runtime.state import JobStore, checked_job_id
 from common.runtime.unfinished import Ending, GuestDisk, OpenedJob
@@ -342,9 +343,19 @@ class JobHost(Generic[State]):
                 f"the job has {job.crypto.key_bits}",
                 advice="Raise crypto.key_bits in the job file.",
             )
+        if isinstance(job, Vfb2Job) and job.train.theta == "encrypted":
+            _require_key(policy, own, job.train.theta_key_bits)
         for party in job.members:
             if party != own and party not in policy.peers:
                 raise Refused(f"the policy of {own} does not allow jobs with {party}")
+
+
+def _require_key(policy: Policy, own: str, bits: int) -> None:
+    if bits < policy.min_key_bits:
+        raise Refused(
+            f"the policy of {own} asks for keys of {policy.min_key_bits} bits, the job has {bits}",
+            advice="Raise train.theta_key_bits in the job file.",
+        )
 
 
 def is_loss(job: Job, exc: ColonnadeError) -> bool:

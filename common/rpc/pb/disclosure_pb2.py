@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17vfl/v1/disclosure.proto\x12\x06vfl.v1\x1a google/protobuf/descriptor.proto\"\xb0\x05\n\nDisclosure\x12%\n\x04kind\x18\x01 \x01(\x0e\x32\x17.vfl.v1.Disclosure.Kind\x12\x33\n\x0bgranularity\x18\x02 \x01(\x0e\x32\x1e.vfl.v1.Disclosure.Granularity\x12\x31\n\nprotection\x18\x03 \x01(\x0e\x32\x1d.vfl.v1.Disclosure.Protection\x12\x30\n\nkey_holder\x18\x04 \x01(\x0e\x32\x1c.vfl.v1.Disclosure.KeyHolder\x12\x0f\n\x07summary\x18\x05 \x01(\t\"\xf2\x01\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x43ONTROL\x10\x01\x12\x0c\n\x08METADATA\x10\x02\x12\x0e\n\nPUBLIC_KEY\x10\x03\x12\n\n\x06SCORES\x10\x04\x12\r\n\tRESIDUALS\x10\x05\x12\x0c\n\x08GRADIENT\x10\x06\x12\x08\n\x04LOSS\x10\x07\x12\n\n\x06REPORT\x10\x08\x12\x07\n\x03IDS\x10\t\x12\x0c\n\x08\x46\x45\x41TURES\x10\n\x12\x12\n\x0e\x43ROSS_PRODUCTS\x10\x0b\x12\x0b\n\x07WEIGHTS\x10\x0c\x12\n\n\x06SOLVER\x10\r\x12\x13\n\x0fREPRESENTATIONS\x10\x10\x12\x11\n\rCUT_GRADIENTS\x10\x11\"S\n\x0bGranularity\x12\x1b\n\x17GRANULARITY_UNSPECIFIED\x10\x00\x12\x0b\n\x07NO_DATA\x10\x01\x12\r\n\tAGGREGATE\x10\x02\x12\x0b\n\x07PER_ROW\x10\x03\"S\n\nProtection\x12\x1a\n\x16PROTECTION_UNSPECIFIED\x10\x00\x12\r\n\tPLAINTEXT\x10\x01\x12\x0e\n\nCIPHERTEXT\x10\x02\x12\n\n\x06MASKED\x10\x03\"1\n\tKeyHolder\x12\x13\n\x0fKEY_HOLDER_NONE\x10\x00\x12\x0f\n\x0b\x43OORDINATOR\x10\x01:I\n\ndisclosure\x12\x1f.google.protobuf.MessageOptions\x18\xab\x8c\x03 \x01(\x0b\x32\x12.vfl.v1.Disclosureb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17vfl/v1/disclosure.proto\x12\x06vfl.v1\x1a google/protobuf/descriptor.proto\"\xbf\x05\n\nDisclosure\x12%\n\x04kind\x18\x01 \x01(\x0e\x32\x17.vfl.v1.Disclosure.Kind\x12\x33\n\x0bgranularity\x18\x02 \x01(\x0e\x32\x1e.vfl.v1.Disclosure.Granularity\x12\x31\n\nprotection\x18\x03 \x01(\x0e\x32\x1d.vfl.v1.Disclosure.Protection\x12\x30\n\nkey_holder\x18\x04 \x01(\x0e\x32\x1c.vfl.v1.Disclosure.KeyHolder\x12\x0f\n\x07summary\x18\x05 \x01(\t\"\xf2\x01\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x43ONTROL\x10\x01\x12\x0c\n\x08METADATA\x10\x02\x12\x0e\n\nPUBLIC_KEY\x10\x03\x12\n\n\x06SCORES\x10\x04\x12\r\n\tRESIDUALS\x10\x05\x12\x0c\n\x08GRADIENT\x10\x06\x12\x08\n\x04LOSS\x10\x07\x12\n\n\x06REPORT\x10\x08\x12\x07\n\x03IDS\x10\t\x12\x0c\n\x08\x46\x45\x41TURES\x10\n\x12\x12\n\x0e\x43ROSS_PRODUCTS\x10\x0b\x12\x0b\n\x07WEIGHTS\x10\x0c\x12\n\n\x06SOLVER\x10\r\x12\x13\n\x0fREPRESENTATIONS\x10\x10\x12\x11\n\rCUT_GRADIENTS\x10\x11\"S\n\x0bGranularity\x12\x1b\n\x17GRANULARITY_UNSPECIFIED\x10\x00\x12\x0b\n\x07NO_DATA\x10\x01\x12\r\n\tAGGREGATE\x10\x02\x12\x0b\n\x07PER_ROW\x10\x03\"S\n\nProtection\x12\x1a\n\x16PROTECTION_UNSPECIFIED\x10\x00\x12\r\n\tPLAINTEXT\x10\x01\x12\x0e\n\nCIPHERTEXT\x10\x02\x12\n\n\x06MASKED\x10\x03\"@\n\tKeyHolder\x12\x13\n\x0fKEY_HOLDER_NONE\x10\x00\x12\x0f\n\x0b\x43OORDINATOR\x10\x01\x12\r\n\tDOMINATOR\x10\x02:I\n\ndisclosure\x12\x1f.google.protobuf.MessageOptions\x18\xab\x8c\x03 \x01(\x0b\x32\x12.vfl.v1.Disclosureb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,7 +33,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'vfl.v1.disclosure_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_DISCLOSURE']._serialized_start=70
-  _globals['_DISCLOSURE']._serialized_end=758
+  _globals['_DISCLOSURE']._serialized_end=773
   _globals['_DISCLOSURE_KIND']._serialized_start=295
   _globals['_DISCLOSURE_KIND']._serialized_end=537
   _globals['_DISCLOSURE_GRANULARITY']._serialized_start=539
@@ -41,5 +41,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DISCLOSURE_PROTECTION']._serialized_start=624
   _globals['_DISCLOSURE_PROTECTION']._serialized_end=707
   _globals['_DISCLOSURE_KEYHOLDER']._serialized_start=709
-  _globals['_DISCLOSURE_KEYHOLDER']._serialized_end=758
+  _globals['_DISCLOSURE_KEYHOLDER']._serialized_end=773
 # @@protoc_insertion_point(module_scope)

@@ -140,10 +140,14 @@ class Disclosure(_message.Message):
         DESCRIPTOR: _descriptor.EnumDescriptor
         KEY_HOLDER_NONE: Disclosure._KeyHolder.ValueType  # 0
         COORDINATOR: Disclosure._KeyHolder.ValueType  # 1
+        DOMINATOR: Disclosure._KeyHolder.ValueType  # 2
+        """an active party's own key, VFB² with theta: encrypted"""
 
     class KeyHolder(_KeyHolder, metaclass=_KeyHolderEnumTypeWrapper): ...
     KEY_HOLDER_NONE: Disclosure.KeyHolder.ValueType  # 0
     COORDINATOR: Disclosure.KeyHolder.ValueType  # 1
+    DOMINATOR: Disclosure.KeyHolder.ValueType  # 2
+    """an active party's own key, VFB² with theta: encrypted"""
 
     KIND_FIELD_NUMBER: _builtins.int
     GRANULARITY_FIELD_NUMBER: _builtins.int

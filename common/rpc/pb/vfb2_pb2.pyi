@@ -194,8 +194,13 @@ class BeginSession(_message.Message):
     LEARNING_RATE_FIELD_NUMBER: _builtins.int
     COLUMNS_FIELD_NUMBER: _builtins.int
     AGREEMENT_KEYS_FIELD_NUMBER: _builtins.int
+    THETA_MODULUS_FIELD_NUMBER: _builtins.int
+    THETA_NOISE_GENERATOR_FIELD_NUMBER: _builtins.int
     train_rows: _builtins.int
     learning_rate: _builtins.float
+    theta_modulus: _builtins.bytes
+    """theta: encrypted: N and h_s of the dominator's own key, big-endian"""
+    theta_noise_generator: _builtins.bytes
     @_builtins.property
     def turn(self) -> _job_pb2.Turn: ...
     @_builtins.property
@@ -210,10 +215,12 @@ class BeginSession(_message.Message):
         learning_rate: _builtins.float = ...,
         columns: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         agreement_keys: _abc.Mapping[_builtins.str, _builtins.bytes] | None = ...,
+        theta_modulus: _builtins.bytes = ...,
+        theta_noise_generator: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agreement_keys", b"agreement_keys", "columns", b"columns", "learning_rate", b"learning_rate", "train_rows", b"train_rows", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agreement_keys", b"agreement_keys", "columns", b"columns", "learning_rate", b"learning_rate", "theta_modulus", b"theta_modulus", "theta_noise_generator", b"theta_noise_generator", "train_rows", b"train_rows", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -282,6 +289,9 @@ class DominatorWord(_message.Message):
     VERDICT_FIELD_NUMBER: _builtins.int
     FINISH_FIELD_NUMBER: _builtins.int
     START_OVER_FIELD_NUMBER: _builtins.int
+    SEALED_FIELD_NUMBER: _builtins.int
+    SEALED_REFERENCE_FIELD_NUMBER: _builtins.int
+    RESIDUES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def request(self) -> Global___ScoreRequest: ...
     @_builtins.property
@@ -300,6 +310,14 @@ class DominatorWord(_message.Message):
     def finish(self) -> Global___Finish: ...
     @_builtins.property
     def start_over(self) -> Global___StartOver: ...
+    @_builtins.property
+    def sealed(self) -> Global___SealedUpdate:
+        """theta: encrypted"""
+
+    @_builtins.property
+    def sealed_reference(self) -> Global___SealedReference: ...
+    @_builtins.property
+    def residues(self) -> Global___UnmaskedSums: ...
     def __init__(
         self,
         *,
@@ -312,12 +330,15 @@ class DominatorWord(_message.Message):
         verdict: Global___EpochVerdict | None = ...,
         finish: Global___Finish | None = ...,
         start_over: Global___StartOver | None = ...,
+        sealed: Global___SealedUpdate | None = ...,
+        sealed_reference: Global___SealedReference | None = ...,
+        residues: Global___UnmaskedSums | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["epoch_end", b"epoch_end", "finish", b"finish", "go", b"go", "halt", b"halt", "reference", b"reference", "request", b"request", "start_over", b"start_over", "update", b"update", "verdict", b"verdict", "word", b"word"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["epoch_end", b"epoch_end", "finish", b"finish", "go", b"go", "halt", b"halt", "reference", b"reference", "request", b"request", "residues", b"residues", "sealed", b"sealed", "sealed_reference", b"sealed_reference", "start_over", b"start_over", "update", b"update", "verdict", b"verdict", "word", b"word"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch_end", b"epoch_end", "finish", b"finish", "go", b"go", "halt", b"halt", "reference", b"reference", "request", b"request", "start_over", b"start_over", "update", b"update", "verdict", b"verdict", "word", b"word"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch_end", b"epoch_end", "finish", b"finish", "go", b"go", "halt", b"halt", "reference", b"reference", "request", b"request", "residues", b"residues", "sealed", b"sealed", "sealed_reference", b"sealed_reference", "start_over", b"start_over", "update", b"update", "verdict", b"verdict", "word", b"word"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_word: _TypeAlias = _typing.Literal["request", "update", "epoch_end", "reference", "halt", "go", "verdict", "finish", "start_over"]  # noqa: Y015
+    _WhichOneofReturnType_word: _TypeAlias = _typing.Literal["request", "update", "epoch_end", "reference", "halt", "go", "verdict", "finish", "start_over", "sealed", "sealed_reference", "residues"]  # noqa: Y015
     _WhichOneofArgType_word: _TypeAlias = _typing.Literal["word", b"word"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_word) -> _WhichOneofReturnType_word | None: ...
 
@@ -362,6 +383,7 @@ class CollaboratorWord(_message.Message):
     FINISHED_FIELD_NUMBER: _builtins.int
     INTERRUPTED_FIELD_NUMBER: _builtins.int
     DERAILED_FIELD_NUMBER: _builtins.int
+    MASKED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def applied(self) -> Global___Applied: ...
     @_builtins.property
@@ -380,6 +402,10 @@ class CollaboratorWord(_message.Message):
     def interrupted(self) -> Global___Interrupted: ...
     @_builtins.property
     def derailed(self) -> Global___Derailed: ...
+    @_builtins.property
+    def masked(self) -> Global___MaskedSums:
+        """theta: encrypted"""
+
     def __init__(
         self,
         *,
@@ -392,12 +418,13 @@ class CollaboratorWord(_message.Message):
         finished: Global___Finished | None = ...,
         interrupted: Global___Interrupted | None = ...,
         derailed: Global___Derailed | None = ...,
+        masked: Global___MaskedSums | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "derailed", b"derailed", "finished", b"finished", "frozen", b"frozen", "halted", b"halted", "interrupted", b"interrupted", "referred", b"referred", "started_over", b"started_over", "sum", b"sum", "word", b"word"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "derailed", b"derailed", "finished", b"finished", "frozen", b"frozen", "halted", b"halted", "interrupted", b"interrupted", "masked", b"masked", "referred", b"referred", "started_over", b"started_over", "sum", b"sum", "word", b"word"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "derailed", b"derailed", "finished", b"finished", "frozen", b"frozen", "halted", b"halted", "interrupted", b"interrupted", "referred", b"referred", "started_over", b"started_over", "sum", b"sum", "word", b"word"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "derailed", b"derailed", "finished", b"finished", "frozen", b"frozen", "halted", b"halted", "interrupted", b"interrupted", "masked", b"masked", "referred", b"referred", "started_over", b"started_over", "sum", b"sum", "word", b"word"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_word: _TypeAlias = _typing.Literal["applied", "sum", "halted", "frozen", "referred", "started_over", "finished", "interrupted", "derailed"]  # noqa: Y015
+    _WhichOneofReturnType_word: _TypeAlias = _typing.Literal["applied", "sum", "halted", "frozen", "referred", "started_over", "finished", "interrupted", "derailed", "masked"]  # noqa: Y015
     _WhichOneofArgType_word: _TypeAlias = _typing.Literal["word", b"word"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_word) -> _WhichOneofReturnType_word | None: ...
 
@@ -475,6 +502,120 @@ class ThetaUpdate(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ThetaUpdate: _TypeAlias = ThetaUpdate  # noqa: Y015
+
+@_typing.final
+class SealedUpdate(_message.Message):
+    """With theta: encrypted, in place of ThetaUpdate and ReferencePart. What comes back is X_l'(θ − θ̃) under a mask."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    CIPHERTEXTS_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    epoch: _builtins.int
+    request: _builtins.int
+    rows: _builtins.bytes
+    """4 bytes each, little-endian"""
+    ciphertexts: _builtins.bytes
+    """one a row, big-endian, as wide as N²"""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        epoch: _builtins.int = ...,
+        request: _builtins.int = ...,
+        rows: _builtins.bytes = ...,
+        ciphertexts: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ciphertexts", b"ciphertexts", "epoch", b"epoch", "number", b"number", "request", b"request", "rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SealedUpdate: _TypeAlias = SealedUpdate  # noqa: Y015
+
+@_typing.final
+class SealedReference(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    CIPHERTEXTS_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    start: _builtins.int
+    ciphertexts: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.int = ...,
+        start: _builtins.int = ...,
+        ciphertexts: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ciphertexts", b"ciphertexts", "epoch", b"epoch", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SealedReference: _TypeAlias = SealedReference  # noqa: Y015
+
+@_typing.final
+class MaskedSums(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REFERENCE_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    CIPHERTEXTS_FIELD_NUMBER: _builtins.int
+    reference: _builtins.bool
+    """of all rows at the end of an epoch, else of an update"""
+    number: _builtins.int
+    """of the epoch, or of the update"""
+    ciphertexts: _builtins.bytes
+    """one a column"""
+    def __init__(
+        self,
+        *,
+        reference: _builtins.bool = ...,
+        number: _builtins.int = ...,
+        ciphertexts: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ciphertexts", b"ciphertexts", "number", b"number", "reference", b"reference"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MaskedSums: _TypeAlias = MaskedSums  # noqa: Y015
+
+@_typing.final
+class UnmaskedSums(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REFERENCE_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    RESIDUES_FIELD_NUMBER: _builtins.int
+    reference: _builtins.bool
+    number: _builtins.int
+    residues: _builtins.bytes
+    """one a column, big-endian, as wide as N"""
+    def __init__(
+        self,
+        *,
+        reference: _builtins.bool = ...,
+        number: _builtins.int = ...,
+        residues: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "reference", b"reference", "residues", b"residues"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnmaskedSums: _TypeAlias = UnmaskedSums  # noqa: Y015
 
 @_typing.final
 class PartialSum(_message.Message):

@@ -25,6 +25,7 @@ from common.runtime.guest.job_calls import JobCalls
 from common.runtime.saved_model import SavedModel, saved_loss
 from common.runtime.vfb2.columns import Columns, prepare_columns
 from common.runtime.vfb2.engine import Engine
+from common.runtime.vfb2.guard import most_rows
 from common.runtime.vfb2.links import Neighbours, Streams, is_absence
 from common.runtime.vfb2.place import Place
 from common.runtime.vfb2.sums import dialled_by, open_shares, parents_of
@@ -161,7 +162,12 @@ class TrainingCalls(JobCalls):
 
     def _place(self, columns: Columns) -> Place:
         job = self._guest.job
-        limits = Limits(len(columns.train_rows), len(columns.test_rows), job.train.batch_size, job.dominators)
+        limits = Limits(
+            len(columns.train_rows),
+            len(columns.test_rows),
+            most_rows(job, len(columns.train_rows)),
+            job.dominators,
+        )
         return Place(self._guest.own.party, job, self._guest.turn, limits)
 
     def _prepared(self, turn: job_pb2.Turn, engine: Engine, columns: Columns) -> pb.TrainingPrepared:

@@ -6,22 +6,23 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from common.glm.asynchronous import EpochEnd, ProgressState, Update
+from common.glm.asynchronous import EpochEnd, ProgressState, UnseenUpdate, Update
 from common.glm.block import BlockState
 from common.glm.collaboration import Arriving, CollaborationState
 from common.glm.step_size import StepSchedule
 from common.rpc.pb import vfb2_pb2 as pb
 from common.runtime.state import StateError
-from common.runtime.vfb2.wire import Limits, end_from, end_message, update_from, update_message
+from common.runtime.vfb2.wire import Limits, end_from, end_message, unseen_from, update_from, update_message
+from common.types import Floats
 
-_UPDATE, _END, _START_OVER = b"U", b"E", b"S"
+_UPDATE, _END, _START_OVER, _SUMS = b"U", b"E", b"S", b"G"
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -33,13 +34,26 @@ class StartOverRecord:
     step: float
 
 
-Record = Update | EpochEnd | StartOverRecord
+@dataclass(frozen=True, slots=True)
+class SumsRecord:
+    """An update of which we have Σ θ_i x_i of our columns, (d,), and not θ."""
+
+    update: UnseenUpdate
+    sums: Floats = field(repr=False)
+
+
+Record = Update | EpochEnd | StartOverRecord | SumsRecord
 
 
 def update_record(update: Update) -> bytes:
     """Return an update as it is written down."""
     name = update.dominator.encode()
     return _UPDATE + bytes([len(name)]) + name + update_message(update).SerializeToString()
+
+
+def sums_record(record: SumsRecord) -> bytes:
+    """Return an update without θ as it is written down, with what it was applied from."""
+    return _SUMS + update_record(replace(record.update, thetas=record.sums))[1:]
 
 
 def end_record(end: EpochEnd) -> bytes:
@@ -63,6 +77,11 @@ def record_from(content: bytes, limits: Limits) -> Record:
         if kind == _UPDATE:
             end = 1 + rest[0]
             return update_from(rest[1:end].decode(), pb.ThetaUpdate.FromString(rest[end:]), limits)
+        if kind == _SUMS:
+            end = 1 + rest[0]
+            message = pb.ThetaUpdate.FromString(rest[end:])
+            sums = np.frombuffer(message.thetas, dtype="<f8").astype(np.float64)
+            return SumsRecord(unseen_from(rest[1:end].decode(), message, limits), sums)
         if kind == _END:
             return end_from(pb.EpochEnd.FromString(rest), limits)
         if kind == _START_OVER:

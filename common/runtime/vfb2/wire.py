@@ -14,7 +14,7 @@ import numpy as np
 from common.crypto.aggregation_trees import TreeName
 from common.crypto.secure_sum import WORD_BYTES, Words, words_from_bytes, words_to_bytes
 from common.errors import RemoteProtocolError
-from common.glm.asynchronous import Asked, Cut, EpochEnd, ReferencePart, ScoreRequest, Update
+from common.glm.asynchronous import Asked, Cut, EpochEnd, ReferencePart, ScoreRequest, UnseenUpdate, Update
 from common.rpc.pb import vfb2_pb2 as pb
 from common.types import Floats, Ints
 
@@ -117,6 +117,29 @@ def update_from(dominator: str, message: pb.ThetaUpdate, limits: Limits) -> Upda
     rows = _rows_from_bytes(message.rows, limits.batch_size)
     thetas = _thetas_from_bytes(message.thetas, len(rows))
     return Update(dominator, message.number, message.epoch, message.request, rows, thetas)
+
+
+def unseen_from(dominator: str, message: pb.SealedUpdate | pb.ThetaUpdate, limits: Limits) -> UnseenUpdate:
+    """Return a received update without its θ.
+
+    Raises:
+        RemoteProtocolError: Its rows do not come in a permitted number.
+    """
+    rows = _rows_from_bytes(message.rows, limits.batch_size)
+    nothing = np.zeros(0)
+    return UnseenUpdate(dominator, message.number, message.epoch, message.request, rows, nothing)
+
+
+def sealed_word(update: Update, ciphertexts: bytes) -> pb.DominatorWord:
+    """Return an update as it travels with θ encrypted."""
+    message = pb.SealedUpdate(
+        number=update.number,
+        epoch=update.epoch,
+        request=update.request,
+        rows=_rows_to_bytes(update.rows),
+        ciphertexts=ciphertexts,
+    )
+    return pb.DominatorWord(sealed=message)
 
 
 def sum_message(number: int, tree: TreeName, words: Words) -> pb.PartialSum:
