@@ -242,10 +242,10 @@ class Federation:
         _, report = await self.run(job(job="the-next"))
         return report["rounds"] == JOB["train"]["max_rounds"]
 
-    async def run(self, config: JobConfig) -> tuple[str, dict[str, Any]]:
+    async def run(self, config: JobConfig, within_s: float = WITHIN_S) -> tuple[str, dict[str, Any]]:
         """Run a job that must finish; return its id and its report."""
         async with self.operator() as operator:
-            record = await ended(operator, (await operator.submit(config)).job_id)
+            record = await ended(operator, (await operator.submit(config)).job_id, within_s)
         assert record.status == JOB_FINISHED, record.error
         return record.job_id, json.loads((self.state("party_b", record.job_id) / "report.json").read_text())
 

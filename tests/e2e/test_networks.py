@@ -13,6 +13,9 @@ from tests.e2e.parties import Federation, assert_error
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
+# The first job of a service imports torch, which takes long on a busy machine.
+WITHIN_S = 200.0
+
 
 @pytest.fixture(scope="module")
 def clicks(tmp_path_factory: pytest.TempPathFactory) -> Clicks:
@@ -36,7 +39,7 @@ async def test_a_split_network_predicts_with_both_halves_what_it_predicted_in_tr
     two: Federation, tmp_path: Path
 ) -> None:
     job = clicks_job(job="both")
-    job_id, report = await two.run(job)
+    job_id, report = await two.run(job, WITHIN_S)
     assert report["metrics"]["test"]["auc"] > 0.6
     assert report["networks"]["methods"]["splitnn"]["common_test"] == report["metrics"]["test"]
     tested = scores_in(two.state("party_b", job_id) / "predictions_test.csv")
@@ -54,7 +57,7 @@ async def test_a_student_scores_every_row_of_b_s_while_a_is_away(
     two: Federation, tmp_path: Path, algorithm: str
 ) -> None:
     job = clicks_job(job=f"alone-{algorithm}", algorithm=algorithm)
-    job_id, report = await two.run(job)
+    job_id, report = await two.run(job, WITHIN_S)
     assert set(report["networks"]["methods"]) == {"local", "local ×2", "fpd", "splitnn"} | {algorithm}
     tested = scores_in(two.state("party_b", job_id) / "predictions_test.csv")
     # A quarter of the common rows and of B's own ones.
@@ -70,7 +73,7 @@ async def test_a_student_scores_every_row_of_b_s_while_a_is_away(
 
 async def test_b_s_own_network_asks_nobody(two: Federation, tmp_path: Path) -> None:
     job = clicks_job(job="own", algorithm="local", passive=[])
-    job_id, report = await two.run(job)
+    job_id, report = await two.run(job, WITHIN_S)
     assert report["traffic"] == {"party_b": {"sent_bytes": 0, "received_bytes": 0}}
     assert (report["lift"], report["parties"]) == (None, {"party_b": "active"})
     tested = scores_in(two.state("party_b", job_id) / "predictions_test.csv")
@@ -82,7 +85,7 @@ async def test_nobody_is_asked_for_scores_of_a_model_that_is_b_s_alone(
     two: Federation, tmp_path: Path
 ) -> None:
     job = clicks_job(job="asked", algorithm="fpd")
-    job_id, _ = await two.run(job)
+    job_id, _ = await two.run(job, WITHIN_S)
     path = tmp_path / "predict.yaml"
     path.write_text(
         f"{{job: p, algorithm: predict, active: party_b, passive: [party_a], model: {job_id}, "
@@ -94,7 +97,7 @@ async def test_nobody_is_asked_for_scores_of_a_model_that_is_b_s_alone(
 
 async def test_the_same_job_gives_the_same_scores_again(two: Federation) -> None:
     job = clicks_job(job="twice")
-    first, _ = await two.run(job)
-    second, _ = await two.run(job)
+    first, _ = await two.run(job, WITHIN_S)
+    second, _ = await two.run(job, WITHIN_S)
     scores = [(two.state("party_b", one) / "predictions_test.csv").read_text() for one in (first, second)]
     assert scores[0] == scores[1]

@@ -32,7 +32,7 @@ def net_job(**sections: Any) -> NetJob:
         "algorithm": "splitnn",
         "active": "party_b",
         "passive": ["party_a"],
-        "data": {"dataset": "rows", "label": "y", "split_seed": 3},
+        "data": {"dataset": "rows", "label": "y", "split_seed": 3, "validation_fraction": 0.0},
         "model": {"embedding_dim": 4, "bottom": [8, 4], "top": [4], "bins": 8},
         "train": {"batch_size": 32, "epochs": 1, "pipeline": False, "seed": 5},
     }

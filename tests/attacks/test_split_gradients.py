@@ -1,0 +1,129 @@
+"""A reads labels from the gradients on its own wire, and what each protection leaves of that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from common.nets.attacks import direction_scores, leak_auc, norm_attack
+from common.nets.batches import epoch_batches
+from common.rpc.pb import splitnn_pb2 as net
+from common.rpc.pb.active_party_pb2 import JOB_FINISHED
+from common.rpc.wiretap import Passage
+from common.runtime.config_net import NetJob
+from common.runtime.net_design import parts_of
+from tests.attacks.world import World
+from tests.roles.test_splitnn_services import POLICY, aligned_ids, net_job
+
+ROWS, WIDTH = 480, 4
+TRAIN = {"batch_size": 40, "epochs": 3, "patience": None, "learning_rate": 0.01, "seed": 5}
+
+
+def write_rows(world: World) -> np.ndarray:
+    """Write tables of whose rows one in five is positive; return the labels in file order."""
+    rng = np.random.default_rng(6)
+    a, b = rng.normal(size=(ROWS, 3)), rng.normal(size=(ROWS, 3))
+    score = a[:, 0] + b[:, 0] + rng.normal(size=ROWS)
+    labels = (score > np.quantile(score, 0.8)).astype(float)
+    world.write("party_a", {f"a{at}": column for at, column in enumerate(a.T)})
+    world.write("party_b", {**{f"b{at}": column for at, column in enumerate(b.T)}, "y": labels})
+    return labels
+
+
+async def captured(tmp_path: Path, **privacy: Any) -> tuple[World, NetJob, np.ndarray]:
+    """Run a job with A's and B's wires tapped; return what is needed to attack it."""
+    world = World(tmp_path / "world", policy=POLICY)
+    labels = write_rows(world)
+    # Without validation rows nothing is trained at B alone, which this test does not look at.
+    job = net_job(train=TRAIN, privacy=privacy, data={"validation_fraction": 0.0})
+    async with world.running("party_a", "party_b"):
+        record = await world.train(job)  # type: ignore[arg-type]
+        assert record.status == JOB_FINISHED, record.error
+    ids = aligned_ids(world, job)
+    return world, job, labels[[int(one[1:]) for one in ids]]
+
+
+def gradients(wire: list[Passage], job: NetJob) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return (positions among the common rows, gradients) of every batch that A received."""
+    parts = parts_of(ROWS, job.data, job.runs[0])
+    found = []
+    for passage in wire:
+        if passage.direction != "received" or passage.message_type != "vfl.v1.EpochTurn":
+            continue
+        message = net.EpochTurn.FromString(passage.wire)
+        if message.gradient:
+            batches = epoch_batches(len(parts.fit), job.train.batch_size, job.train.seed, message.turn.round)
+            rows = parts.fit[list(batches)[message.batch]]
+            values = np.frombuffer(message.gradient, "<f4").reshape(len(rows), WIDTH)
+            found.append((rows, values))
+    return found
+
+
+def attacked(seen: list[tuple[np.ndarray, np.ndarray]], labels: np.ndarray) -> tuple[float, float]:
+    """Return the AUC of the norm and of the direction attack, meaned over batches."""
+    norms, directions = [], []
+    for rows, values in seen:
+        true = labels[rows]
+        if 0 < true.sum() < len(true):
+            known = np.flatnonzero(true == 1)[:1]
+            others = np.delete(np.arange(len(true)), known)
+            norms.append(norm_attack(values, true))
+            directions.append(leak_auc(true[others], direction_scores(values, values[known])[others]))
+    return float(np.nanmean(norms)), float(np.nanmean(directions))
+
+
+async def test_without_protection_the_gradients_on_a_s_wire_are_the_labels(tmp_path: Path) -> None:
+    world, job, labels = await captured(tmp_path)
+    norm, direction = attacked(gradients(world.wire["party_a"], job), labels)
+    assert norm > 0.8
+    assert direction > 0.99
+
+
+@pytest.mark.parametrize(
+    ("privacy", "norm_below", "direction_below"),
+    [
+        # Noise along the gradient hides its length; its line through the origin stays.
+        ({"protect": "max_norm"}, 0.7, 0.98),
+        ({"protect": "marvell", "power": 8.0}, 0.75, 0.75),
+        # A label that was flipped with probability 1/(1+e^ε) cannot be told better than that.
+        ({"protect": "label_dp", "epsilon": 0.5}, 0.75, 0.75),
+    ],
+    ids=["max_norm", "marvell", "label_dp"],
+)
+async def test_each_protection_takes_the_labels_off_the_wire(
+    tmp_path: Path, privacy: dict[str, Any], norm_below: float, direction_below: float
+) -> None:
+    world, job, labels = await captured(tmp_path, **privacy)
+    norm, direction = attacked(gradients(world.wire["party_a"], job), labels)
+    assert norm < norm_below
+    assert direction < direction_below
+
+
+async def test_nothing_row_by_row_crosses_but_gradients_one_way_and_representations_the_other(
+    tmp_path: Path,
+) -> None:
+    world, job, _ = await captured(tmp_path)
+    to_a = {one.message_type for one in world.wire["party_a"] if one.direction == "received"}
+    from_a = {one.message_type for one in world.wire["party_a"] if one.direction == "sent"}
+    control = {"Attendance", "CloseJobRequest", "OpenJobRequest", "DescribeIdsRequest"}
+    alignment = {"BlindOwnIdsRequest", "BlindedIds", "CommonPositions", "CommonRows"}
+    split = {"BuildNetworkRequest", "EpochTurn", "RepresentationsRequest"}
+    assert {one.rpartition(".")[2] for one in to_a} <= control | alignment | split | {"Greeting"}
+    answers = {"OpenJobReply", "Presence", "CloseJobReply", "CommonRowsSet", "IdProfile"}
+    allowed = answers | {"BlindedIds", "CommonPositions", "NetworkBuilt", "Representations", "Greeting"}
+    assert {one.rpartition(".")[2] for one in from_a} <= allowed
+    # As many rows of numbers as the protocol says, and not one more.
+    parts = parts_of(ROWS, job.data, job.runs[0])
+    received = sum(len(values) for _, values in gradients(world.wire["party_a"], job))
+    assert received == TRAIN["epochs"] * len(parts.fit)
+    sent = [
+        net.Representations.FromString(one.wire)
+        for one in world.wire["party_a"]
+        if one.direction == "sent" and one.message_type == "vfl.v1.Representations"
+    ]
+    rows = sum(len(one.values) for one in sent) // (4 * WIDTH)
+    trained = TRAIN["epochs"] * (len(parts.fit) + len(parts.validation))
+    assert rows == trained + len(parts.training) + len(parts.test)
