@@ -113,6 +113,9 @@ async def test_metrics_are_those_of_the_saved_parts(federation, files, tmp_path)
     assert result.returncode == 0, result.stderr
     assert "updates/s" in result.stdout
     report = json.loads((tmp_path / "report.json").read_text())
+    page = (tmp_path / "report.html").read_text()
+    assert "Every party has applied the same ones" in page
+    assert "it gives every label away" in page
     rows = list(csv.DictReader((tmp_path / "predictions_test.csv").open()))
     assert len(rows) == report["rows"]["test"] == 40
     correct = [(float(row["score"]) > 0) == (float(row["y"]) > 0) for row in rows]
