@@ -27,6 +27,11 @@ class AloneJob(JobBase):
     data: JobData
     model: AloneModel = AloneModel()
 
+    @property
+    def resumes(self) -> bool:
+        """Whether the job goes on after a loss: it is fitted again, which takes nobody else."""
+        return True
+
     @model_validator(mode="after")
     def _positive_is_for_classifiers(self) -> Self:
         require(self._broken())

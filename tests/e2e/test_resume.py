@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -162,3 +163,66 @@ async def test_every_kind_of_rounds_goes_on(federation, undisturbed, victim, kin
     federation[victim].kill()
     federation[victim].start()
     await assert_same(federation, job_id, await finished(federation, job_id), expected, same)
+
+
+async def test_vfl_train_finds_a_restarted_service_again_and_prints_the_results(federation, undisturbed):
+    config = job(job="followed", train=TRAIN, crypto=ROWWISE)
+    expected = await asyncio.to_thread(undisturbed, config)
+    following = federation.following(config)
+    async with federation.operator() as operator, asyncio.timeout(WITHIN_S):
+        job_id = ""
+        while not job_id:  # submitted by the other process
+            job_id = next((one.job_id for one in await operator.jobs() if one.name == "followed"), "")
+    await at(federation, job_id, after_round(ROUNDS // 3))
+    federation["party_b"].kill()
+    federation["party_b"].start()
+    stdout, stderr = await asyncio.to_thread(following.communicate, timeout=2 * WITHIN_S)
+    assert following.returncode == 0, stderr
+    assert "error" not in stderr
+    assert "the connection to party_b is lost" in stdout
+    assert "party_b is back" in stdout
+    await assert_same(federation, job_id, await finished(federation, job_id), expected)
+
+
+async def test_a_job_that_a_has_closed_is_closed_by_b_after_its_restart(federation, undisturbed):
+    config = job(job="half-closed", train=TRAIN, crypto=ROWWISE)
+    expected = await asyncio.to_thread(undisturbed, config)
+    job_id = await submitted(federation, config)
+    await at(federation, job_id, in_phase("evaluating"))
+    # The coordinator comes last, and B waits for its answer.
+    federation["coordinator"].send(signal.SIGSTOP)
+    await eventually(lambda: federation.outcome("party_a", job_id).get("outcome") == "finished")
+    first = federation.model("party_a", job_id)
+    federation["party_b"].kill()
+    federation["party_a"].kill()
+    federation["coordinator"].send(signal.SIGCONT)
+    federation["party_a"].start()
+    federation["party_b"].start()
+    report = await finished(federation, job_id)
+    assert federation.model("party_a", job_id) == first
+    await assert_same(federation, job_id, report, expected)
+
+
+async def test_all_parties_are_killed_at_once(federation, undisturbed):
+    config = job(job="all-lost", train=TRAIN, crypto=ROWWISE)
+    expected = await asyncio.to_thread(undisturbed, config)
+    job_id = await submitted(federation, config)
+    await at(federation, job_id, after_round(ROUNDS // 2))
+    for name in PARTIES:
+        federation[name].kill()
+    for name in ("coordinator", "party_a", "party_b"):
+        federation[name].start()
+    await assert_same(federation, job_id, await finished(federation, job_id), expected)
+
+
+async def test_one_loss_after_the_other(federation, undisturbed):
+    config = job(job="often-lost", train=TRAIN | {"max_rounds": 60}, crypto=ROWWISE)
+    expected = await asyncio.to_thread(undisturbed, config)
+    job_id = await submitted(federation, config)
+    for number, victim in ((5, "party_a"), (15, "coordinator"), (25, "party_b"), (35, "party_a")):
+        await at(federation, job_id, after_round(number))
+        federation[victim].kill()
+        federation[victim].start()
+    report = await finished(federation, job_id)
+    assert sum("was interrupted" in note for note in report["notes"]) >= 4
+    await assert_same(federation, job_id, report, expected)

@@ -12,10 +12,11 @@ import pytest
 
 from common.errors import ColonnadeError
 from common.rpc.pb import active_party_pb2 as pb
+from common.runtime.checkpoint import MAX_ATTEMPTS, Checkpoint
 from common.runtime.config_job import JobConfig
 from common.runtime.config_party import PartyConfig
 from common.runtime.state import JobStore
-from party_b.jobs import STATUS_FILE, ActiveJob, JobBook
+from party_b.jobs import MAX_FUTILE_ATTEMPTS, STATUS_FILE, ActiveJob, JobBook
 
 JOB = JobConfig.model_validate_json(
     json.dumps(
@@ -103,3 +104,70 @@ def test_a_folder_that_cannot_be_made_is_an_error_of_the_state(store: JobStore) 
     (store.root / "jobs" / "full").touch()
     with pytest.raises(ColonnadeError, match="cannot be made"):
         store.write_json("full", STATUS_FILE, {})
+
+
+def left_running(store: JobStore, config: dict[str, Any] | None = None) -> str:
+    """Leave the record that a killed service leaves of a job under way; return its id."""
+    kept = {
+        "job": config or json.loads(JOB.canonical_json()),
+        "status": "RUNNING",
+        "submitted_unix_s": 1.0,
+        "ended_unix_s": 0.0,
+        "rounds": 0,
+        "loss": None,
+        "attempt": 2,
+        "losses": ["earlier"],
+        "error": None,
+    }
+    store.write_json("kept-1", STATUS_FILE, kept)
+    return "kept-1"
+
+
+async def test_a_job_under_way_is_conducted_again_under_its_id_in_a_later_attempt(store: JobStore) -> None:
+    job_id, conducted = left_running(store), []
+
+    async def conduct(job: ActiveJob) -> None:
+        # Durable before anybody is asked to open it: a number that is used twice would be refused.
+        conducted.append((job.job_id, job.attempt, store.read_json(job.job_id, STATUS_FILE)["attempt"]))
+
+    again = book(store, conduct)
+    await again.recall()
+    job = again.find(job_id)
+    assert job.task is not None
+    await job.task
+
+    assert conducted == [(job_id, 3, 3)]
+    assert job.status == pb.JOB_FINISHED
+    assert job.losses[0] == "earlier"
+    assert "the service of party_b stopped" in job.losses[1]
+
+
+async def test_a_job_that_cannot_go_on_has_failed_and_says_so(store: JobStore) -> None:
+    prediction = {"job": "p", "algorithm": "predict", "active": "party_b", "passive": [], "model": "m-1"}
+    job_id = left_running(store, prediction | {"data": {"dataset": "d"}, "mode": "batch"})
+    again = book(store, done)
+    await again.recall()
+    assert again.find(job_id).status == pb.JOB_FAILED
+    assert "stopped while the job ran" in again.find(job_id).record().error.what
+
+
+async def test_a_job_that_is_lost_at_the_same_place_again_and_again_is_given_up(store: JobStore) -> None:
+    job = ActiveJob("kept-1", JOB)
+    assert all(job.may_go_on() for _ in range(MAX_FUTILE_ATTEMPTS - 1))
+    assert not job.may_go_on()
+    job.rounds += 1
+    assert job.may_go_on()
+    job.attempt = MAX_ATTEMPTS
+    assert not job.may_go_on()
+
+
+async def test_what_a_job_needed_to_go_on_goes_when_it_ends(store: JobStore) -> None:
+    job_id = left_running(store)
+    checkpoint = Checkpoint.of(store, job_id)
+    checkpoint.keep("begun", {})
+    again = book(store, done)
+    await again.recall()
+    task = again.find(job_id).task
+    assert task is not None
+    await task
+    assert not checkpoint.folder.exists()
