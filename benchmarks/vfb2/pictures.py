@@ -30,7 +30,7 @@ def convergence(path: Path, runs: Sequence[Mapping[str, Any]], title: str) -> No
     latencies = sorted({run["latency_ms"] for run in runs})
     updates = [name for name in ("sgd", "svrg", "saga") if any(run["update"] == name for run in runs)]
     with plt.rc_context(_STYLE):
-        size = (3.1 * len(updates), 2.3 * len(latencies) + 0.6)
+        size = (max(5.4, 3.1 * len(updates)), 2.5 * len(latencies) + 0.8)
         figure, grid = plt.subplots(len(latencies), len(updates), figsize=size, sharey=True, squeeze=False)
         for row, latency in enumerate(latencies):
             for column, update in enumerate(updates):
@@ -46,10 +46,9 @@ def convergence(path: Path, runs: Sequence[Mapping[str, Any]], title: str) -> No
                     axes.set_xlabel("seconds of training")
                 if column == 0:
                     axes.set_ylabel("sub-optimality")
-        handles, labels = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="upper right", ncols=2, frameon=False)
-        figure.suptitle(title, x=0.01, ha="left", fontsize=10)
-        figure.tight_layout(rect=(0, 0, 1, 0.985))
+        grid[0, -1].legend(loc="upper right", frameon=False)
+        figure.suptitle(title.replace("; q =", "\nq ="), x=0.01, ha="left", fontsize=9)
+        figure.tight_layout()
         figure.savefig(path)
         plt.close(figure)
 
