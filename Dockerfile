@@ -13,12 +13,17 @@
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
 FROM ${BASE_IMAGE} AS builder
+# Extras of pyproject.toml, for example EXTRAS=nn for networks (torch): --build-arg EXTRAS=nn,postgres
+ARG EXTRAS=""
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python3 -m venv /opt/colonnade
 WORKDIR /src
 # Dependencies come first and alone, so that a change in our own code does not install them again.
 COPY pyproject.toml constraints.txt ./
-RUN python3 -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
+RUN python3 -c 'import sys, tomllib; \
+project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+extras = [one for name in sys.argv[1].split(",") if name for one in project["optional-dependencies"][name]]; \
+print(*project["dependencies"], *extras, sep="\n")' "${EXTRAS}" \
         > requirements.txt
 RUN --mount=type=secret,id=pip_conf,target=/etc/pip.conf \
     --mount=type=secret,id=ca_bundle,target=/etc/ssl/certs/ca-certificates.crt \

@@ -1,0 +1,1 @@
+"""Split networks between services against the same network in one process."""
