@@ -69,7 +69,7 @@ def test_every_stage_starts_from_the_base_image_that_the_script_makes() -> None:
     stages = [rest.split()[0] for word, rest in instructions() if word == "FROM"]
     assert set(stages) == {"${BASE_IMAGE}"}
     defaults = [rest for word, rest in instructions() if word == "ARG"]
-    assert defaults == ["BASE_IMAGE=python:3.11-slim-bookworm"]
+    assert defaults == ["BASE_IMAGE=python:3.11-slim-bookworm", 'EXTRAS=""']
     script = (ROOT / "scripts" / "docker_without_registry.sh").read_text(encoding="utf-8")
     assert "s/^ARG BASE_IMAGE=//p" in script
 
