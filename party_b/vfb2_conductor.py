@@ -39,6 +39,7 @@ from party_b.vfb2_engine import KeeperEngine
 from party_b.vfb2_epochs import EpochBook, epoch_book
 from party_b.vfb2_guarded_engine import GuardedKeeperEngine
 from party_b.vfb2_guest import engine_for
+from party_b.vfb2_headway import Headway
 from party_b.vfb2_keeper import Keeper
 from party_b.vfb2_outcome import Vfb2Outcome, write_vfb2
 from party_b.vfb2_trained import Vfb2Trained
@@ -49,6 +50,9 @@ T = TypeVar("T")
 
 # A party that has just come back may not listen yet.
 _AGAIN_AFTER_S = 0.5
+
+# Times `deadlines.peer_s`: a party that is really gone is missed after one of them, and named.
+_PATIENCE = 2
 
 
 class TrainingLine(PassiveLine):
@@ -208,7 +212,7 @@ class Vfb2Conductor:
         """Train in as many sessions as it takes; a party that stays away ends the job elsewhere."""
         keeper = self._keeper = Keeper(ready.engine, ready.book, self._epoch_done)
         await self._active.enter("training", self._describe())
-        told = ""
+        told, headway = "", Headway(_PATIENCE * self._tools.own.deadlines.peer_s)
         while True:
             try:
                 await self._begin_session(ready)
@@ -218,6 +222,15 @@ class Vfb2Conductor:
                 if exc.what != told:
                     log.info("job %s: the session broke off: %s", self._active.job_id, exc)
                 told = exc.what
+                standing = (len(ready.book.objectives), ready.engine.collaboration.progress.applied)
+                if not headway.broken_off(standing, time.monotonic()):
+                    self.life.stays_away = True
+                    raise PeerUnreachable(
+                        f"training did not get on for {headway.patience_s:g} s, though every party is there: "
+                        f"{exc.what}",
+                        where=exc.where,
+                        advice="look whether the addresses under `peers` are right at every party",
+                    ) from exc
                 await asyncio.sleep(_AGAIN_AFTER_S)
 
     async def _begin_session(self, ready: _Ready) -> None:
@@ -279,8 +292,8 @@ class Vfb2Conductor:
             if engine.failed.done():
                 raise engine.failed.result()
             if not main.done():
-                peer = engine.broken.result()
-                raise PeerUnreachable(f"the stream to {peer} broke", where=peer)
+                one, other = engine.broken.result()
+                raise PeerUnreachable(f"the stream of {one} to {other} broke", where=other)
             return await main
         finally:
             main.cancel()

@@ -37,7 +37,7 @@ class KeeperEngine(DominatorEngine):
         """Take a role that stands where the journal says."""
         super().__init__(place, role, journal)
         self.answers = Answers()
-        self.broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.broken: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
         self._news = asyncio.Event()
 
     def begin_answers(self, standing: Mapping[str, pb.TrainingPrepared]) -> None:
@@ -49,9 +49,12 @@ class KeeperEngine(DominatorEngine):
         self.broken = asyncio.get_running_loop().create_future()
 
     def interrupted(self, peer: str) -> None:
-        """Note that a stream to a party broke, ours or another one's."""
+        """Note that our stream to a party broke."""
+        self._broke_off(self.place.party, peer)
+
+    def _broke_off(self, one: str, other: str) -> None:
         if not self.broken.done():
-            self.broken.set_result(peer)
+            self.broken.set_result((one, other))
 
     def say(self, word: pb.CollaboratorWord) -> None:
         """Answer ourselves."""
@@ -74,7 +77,8 @@ class KeeperEngine(DominatorEngine):
         elif kind == "finished":
             answers.finished[peer] = word.finished
         elif kind == "interrupted":
-            self.interrupted(peer)
+            lost = word.interrupted.peer
+            self._broke_off(peer, lost if lost in self.place.job.members else "another party")
         else:
             raise RemoteProtocolError(f"{peer} may not say {kind!r} to the keeper")
 

@@ -1,8 +1,10 @@
 """What hides labels in the gradients that leave B, and rows in the representations that leave A.
 
-Noise is a function of a secret of the party that adds it, the step and the receiver: a step that is sent
-again carries the same noise, and nothing but the secret has to be kept. A secret comes from the operating
-system; the seed of a job, which the peers know, would let them take the noise away again.
+Noise is a function of a secret of the party that adds it, the step, the receiver and what is hidden: what is
+sent again carries the same noise, and nothing but the secret has to be kept. Two different values never share
+their noise, else their difference would be in the clear: a step that is repeated after a loss may not be the
+same step, for its other half comes from a peer. A secret comes from the operating system; the seed of a job,
+which the peers know, would let them take the noise away again.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ class MaxNorm:
         largest = squares.max(initial=0.0)
         # A row without a gradient has no direction to add noise along, and stays.
         ratio = np.divide(largest, squares, out=np.ones_like(squares), where=squares > 0)
-        draws = noise_for(self.secret, step, party).standard_normal(squares.shape)
+        draws = noise_for(self.secret, step, party, gradient.tobytes()).standard_normal(squares.shape)
         noised: Singles = (gradient * (1.0 + np.sqrt(ratio - 1.0) * draws)).astype(np.float32)
         return noised
 
@@ -106,7 +108,7 @@ class Marvell:
         """Return the gradient with noise; a batch of one class gets isotropic noise of its own size."""
         exact = gradient.astype(np.float64)
         rows, width = exact.shape
-        draws = noise_for(self.secret, step, party)
+        draws = noise_for(self.secret, step, party, gradient.tobytes())
         isotropic = draws.standard_normal((rows, width))
         along = draws.standard_normal((rows, 1))
         positive = labels > 0.5
@@ -187,32 +189,38 @@ class Release:
         if self.noise and self.clip is None:
             raise ConfigError("noise on representations needs a clip", advice="set clip, such as 1.0")
 
-    def training_noise(self, shape: tuple[int, int], step: int) -> Singles | None:
-        """Return the noise of a training batch, anew for every step."""
+    def training_noise(self, values: Singles, step: int) -> Singles | None:
+        """Return the noise of a training batch (b, width), anew for every step and for other values."""
         if not self.noise or self.clip is None:
             return None
-        draws = noise_for(self.secret, step, "representations")
-        return (self.noise * self.clip * draws.standard_normal(shape)).astype(np.float32)
+        draws = noise_for(self.secret, step, "representations", values.tobytes())
+        return (self.noise * self.clip * draws.standard_normal(values.shape)).astype(np.float32)
 
-    def stored_noise(self, rows: Ints, width: int) -> Singles | None:
-        """Return the noise of rows outside of training, (r, width): always the same for a row.
+    def stored_noise(self, rows: Ints, width: int, about: bytes) -> Singles | None:
+        """Return the noise of rows outside of training, (r, width): always the same for a row of a network.
 
         Else whoever asks often enough would see the mean.
+
+        Args:
+            rows: Positions.
+            width: Of a representation.
+            about: Tells networks and tables apart, which must not share noise.
         """
         if not self.noise or self.clip is None:
             return None
         noise = np.empty((len(rows), width), dtype=np.float32)
         blocks = rows // _NOISE_BLOCK
         for block in np.unique(blocks):
-            draws = noise_for(self.secret, int(block), "stored representations")
+            draws = noise_for(self.secret, int(block), "stored representations", about)
             whole = draws.standard_normal((_NOISE_BLOCK, width))
             noise[blocks == block] = self.noise * self.clip * whole[rows[blocks == block] % _NOISE_BLOCK]
         return noise
 
 
-def noise_for(secret: int, step: int, party: str) -> np.random.Generator:
-    """Return the numbers of one step for one receiver."""
-    key = hashlib.sha256(f"colonnade noise v1|{secret}|{step}|{party}".encode()).digest()[:16]
+def noise_for(secret: int, step: int, party: str, about: bytes = b"") -> np.random.Generator:
+    """Return the numbers of one step for one receiver, and of one value that they hide."""
+    value = hashlib.sha256(about).hexdigest()
+    key = hashlib.sha256(f"colonnade noise v2|{secret}|{step}|{party}|{value}".encode()).digest()[:16]
     return np.random.Generator(np.random.Philox(key=np.frombuffer(key, dtype="<u8")))
 
 

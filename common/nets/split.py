@@ -13,6 +13,7 @@ the hash of the fields, could try all categories against A's first outputs.
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -80,10 +81,10 @@ class PassiveNetwork:
             raise LocalProtocolError("too many forward passes wait for their gradients")
         outputs, squares = self._encoder(inputs_of(self._rows, rows), self._draws)
         outputs = _clipped(outputs, self._release.clip)
-        noise = self._release.training_noise((len(rows), outputs.shape[1]), self._forwards)
+        sent = _to_numpy(outputs)
+        noise = self._release.training_noise(sent, self._forwards)
         self._forwards += 1
         self._pending.append((rows.copy(), outputs, squares))
-        sent = _to_numpy(outputs)
         return sent if noise is None else sent + noise
 
     def backward(self, rows: Ints, gradient: Singles) -> None:
@@ -109,13 +110,21 @@ class PassiveNetwork:
     def represent(self, rows: Ints) -> Singles:
         """Return representations without dropout, (r, width); they may go to B."""
         parts = [np.empty((0, self._settings.shape.width), dtype=np.float32)]
+        about = self._digest() if self._release.noise else b""
         with torch.no_grad():
             for part in _parts(rows):
                 outputs, _ = self._encoder(inputs_of(self._rows, part), None)
                 sent = _to_numpy(_clipped(outputs, self._release.clip))
-                noise = self._release.stored_noise(part, sent.shape[1])
+                noise = self._release.stored_noise(part, sent.shape[1], about)
                 parts.append(sent if noise is None else sent + noise)
         return np.concatenate(parts)
+
+    def _digest(self) -> bytes:
+        """Return what tells these weights and these rows from all others."""
+        told = hashlib.sha256(self.weights_to_bytes())
+        told.update(np.ascontiguousarray(self._rows.indices).data)
+        told.update(np.ascontiguousarray(self._rows.numbers).data)
+        return told.digest()
 
     def to_bytes(self) -> bytes:
         """Return everything that goes on bit for bit from here; for A's own disk.

@@ -118,7 +118,7 @@ def test_protections_stay_finite_on_odd_batches(labels: np.ndarray, gradient: np
         assert np.isfinite(sent).all()
 
 
-def test_noise_depends_on_the_secret_step_and_receiver_and_on_nothing_else() -> None:
+def test_noise_depends_on_the_secret_step_receiver_and_gradient_and_on_nothing_else() -> None:
     gradient, labels = np.ones((8, 4), dtype=np.float32), np.arange(8) % 2.0
     gradient[::2] *= 3
     for kind in (MaxNorm, lambda secret: Marvell(4.0, secret)):
@@ -126,6 +126,31 @@ def test_noise_depends_on_the_secret_step_and_receiver_and_on_nothing_else() -> 
         np.testing.assert_array_equal(kind(1).gradient(gradient, labels, 3, "a"), first)
         for other in ((2, 3, "a"), (1, 4, "a"), (1, 3, "b")):
             assert not np.array_equal(kind(other[0]).gradient(gradient, labels, *other[1:]), first)
+
+
+def test_a_step_that_is_repeated_with_another_gradient_does_not_repeat_its_noise() -> None:
+    """A sends other representations after a loss: with the same noise it would read the difference."""
+    gradient, labels = np.ones((8, 4), dtype=np.float32), np.arange(8) % 2.0
+    gradient[::2] *= 3
+    moved = gradient * np.float32(1 + 1e-6)
+    for kind in (MaxNorm(1), Marvell(4.0, 1)):
+        difference = kind.gradient(moved, labels, 3, "a") - kind.gradient(gradient, labels, 3, "a")
+        assert np.abs(difference).max() > 0.1
+
+
+def test_representations_of_another_epoch_or_of_other_rows_do_not_repeat_their_noise() -> None:
+    """Else B would read how every row moves between two epochs, and how new rows differ from old ones."""
+    release, bare, rows = Release(clip=1.0, noise=0.5, secret=3), Release(clip=1.0), np.arange(600)
+    blurred, plain = (PassiveNetwork(DATA.a, DATA.layout_a, SETTINGS, one) for one in (release, bare))
+    noises = [blurred.represent(rows) - plain.represent(rows)]
+    for network in (blurred, plain):
+        network.forward(np.arange(50))
+        network.backward(np.arange(50), np.full((50, 8), 1e-3, dtype=np.float32))
+    noises.append(blurred.represent(rows) - plain.represent(rows))
+    again = PassiveNetwork.from_bytes(plain.weights_to_bytes(), DATA.a.take(rows[::-1]), release)
+    noises.append(again.represent(rows) - plain.represent(rows[::-1]))
+    for one, other in ((0, 1), (1, 2), (0, 2)):
+        assert abs(np.corrcoef(noises[one].ravel(), noises[other].ravel())[0, 1]) < 0.1
 
 
 def test_settings_of_protections_out_of_range_are_config_errors() -> None:

@@ -160,7 +160,10 @@ class Journal:
         if self._descriptor is None:
             path = self._path("segment", number)
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.write(self._descriptor, b"".join(records))
+        # A disk that fills up takes the first part of a write and says so only to the next one.
+        left = memoryview(b"".join(records))
+        while left:
+            left = left[os.write(self._descriptor, left) :]
         os.fdatasync(self._descriptor)
 
     def _close(self) -> None:

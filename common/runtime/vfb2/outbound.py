@@ -22,6 +22,10 @@ class Outbound(Generic[W]):
         self._news = asyncio.Event()
         self._closed = False
 
+    def __len__(self) -> int:
+        """Return how many words wait."""
+        return len(self._waiting)
+
     def put(self, word: W) -> None:
         """Let a word wait for the next message."""
         self._waiting.append(word)

@@ -12,9 +12,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TypeVar
+
+from google.protobuf.message import Message
 
 from common.crypto.secure_sum import OpenShares, SumShare
-from common.errors import NumericError, RemoteProtocolError
+from common.errors import NumericError, RemoteProtocolError, UnknownJob
 from common.glm.asynchronous import EpochEnd, ScoreRequest, Update, check_batch, check_thetas
 from common.glm.collaboration import Collaboration
 from common.rpc.pb import vfb2_pb2 as pb
@@ -23,7 +26,10 @@ from common.runtime.vfb2.journal import Journal
 from common.runtime.vfb2.outbound import Outbound
 from common.runtime.vfb2.place import Place, Role, Snapshot
 from common.runtime.vfb2.records import update_record
+from common.runtime.vfb2.sums import window_of
 from common.runtime.vfb2.wire import request_from, sum_from, sum_message, update_from
+
+W = TypeVar("W", bound=Message)
 
 # A dominator may dial before the conducting party has reached us with the session's number.
 _SESSION_WITHIN_S = 20.0
@@ -52,6 +58,8 @@ class UpdateLoop:
         self._written: deque[tuple[int, str, int]] = deque()  # record, dominator, number
         self._durable = dict(role.collaboration.progress.counts)
         self._dirty: set[str] = set()
+        # Sums over both trees of all requests that may be open, and as many acknowledgements.
+        self._most_waiting = 4 * window_of(place.job)
         self._trial = 0  # of step sizes, the one under way
         self._derailed = False  # it led nowhere: what belongs to it is not done
         self._end: EpochEnd | None = None
@@ -184,6 +192,8 @@ class UpdateLoop:
 
     def _later(self, request: ScoreRequest) -> None:
         """Give scores of many rows from a thread, so that nobody waits for them meanwhile."""
+        if len(self._tasks) >= self._most_waiting:
+            raise RemoteProtocolError(f"{request.root} asked for more sums at a time than anybody needs")
         task = asyncio.ensure_future(self._contribute(request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -215,9 +225,17 @@ class UpdateLoop:
             share.passed_on.add(tree)
             message = sum_message(number, tree, share.partial_sum(tree))
             if parent == root and root in self._streams:
-                self._streams[root].put(pb.CollaboratorWord(sum=message))
+                self._let_wait(root, self._streams[root], pb.CollaboratorWord(sum=message))
             elif parent in self._parents:
-                self._parents[parent].put(pb.PassedSum(root=root, sum=message))
+                self._let_wait(parent, self._parents[parent], pb.PassedSum(root=root, sum=message))
+
+    def _let_wait(self, peer: str, queue: Outbound[W], word: W) -> None:
+        """Put a word where it waits for a party, unless that party asks and does not read the answers."""
+        if len(queue) >= self._most_waiting:
+            raise RemoteProtocolError(
+                f"{peer} does not read what it is sent: {len(queue)} answers wait for it"
+            )
+        queue.put(word)
 
     def _take_passed(self, child: str, frame: pb.PassedSums) -> None:
         if frame.turn.round != self.session:
@@ -336,7 +354,8 @@ class UpdateLoop:
         if stream is not None:
             applied = self.collaboration.progress.count_of(dominator)
             durable = min(self._durable.get(dominator, 0), applied)
-            stream.put(pb.CollaboratorWord(applied=pb.Applied(applied=applied, durable=durable)))
+            word = pb.CollaboratorWord(applied=pb.Applied(applied=applied, durable=durable))
+            self._let_wait(dominator, stream, word)
 
     async def _read(self, root: str, first: pb.FromDominator, more: AsyncIterator[pb.FromDominator]) -> None:
         self.hear(root, first)
@@ -351,9 +370,10 @@ class UpdateLoop:
                 while self.session < number:
                     await self._begun.wait()
         except TimeoutError as exc:
-            raise RemoteProtocolError(f"session {number} was never begun here") from exc
+            # The conducting party may have been lost between telling them and telling us.
+            raise UnknownJob(f"session {number} was never begun here") from exc
         if self.session > number:
-            raise RemoteProtocolError(f"session {number} is over: {self.session} has begun")
+            raise UnknownJob(f"session {number} is over: {self.session} has begun")
 
     def _on_keeper(self, kind: str, word: pb.DominatorWord) -> None:
         """Handle what only the keeper of the epochs may say."""
