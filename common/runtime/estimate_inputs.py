@@ -15,6 +15,7 @@ from common.rpc.addresses import is_loopback
 from common.runtime.compute import available_cores
 from common.runtime.config_data import DatasetConfig
 from common.runtime.config_job import JobConfig
+from common.runtime.config_job_base import JobBase
 from common.runtime.config_local import LocalConfig
 from common.runtime.config_party import Compute, PartyConfig
 from common.runtime.estimate import Place, Shape
@@ -66,11 +67,19 @@ def shape_of_party(own: PartyConfig, job: JobConfig, columns: Mapping[str, int])
     return replace(shape, workers=workers_of(own.compute))
 
 
+def not_estimated(job: JobBase) -> ConfigError:
+    """Return the error for a job that is not encrypted regression."""
+    return ConfigError(
+        f"jobs of algorithm {job.algorithm} are not estimated: that is for encrypted regression",
+        advice="`vfl train` shows the time left from its first round on.",
+    )
+
+
 def shape_of_local(config: LocalConfig) -> Shape:
     """Return the shape of a local run from every party's data."""
     job, designs, workers = config.job, {}, 1
     if not isinstance(job, JobConfig):
-        raise ConfigError(f"the algorithm {job.algorithm} takes seconds and is not estimated")
+        raise not_estimated(job)
     for party in config.parties:
         dataset = party.datasets.get(job.data.dataset)
         if dataset is not None:

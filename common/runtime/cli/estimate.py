@@ -12,11 +12,19 @@ from rich.console import Console
 from common.errors import ConfigError
 from common.runtime.calibration import Calibration, cache_folder, calibration, this_machine
 from common.runtime.cli.console import PlainTable, duration, open_console, say, size
-from common.runtime.config_job import JobConfig, job_of
+from common.runtime.config_job import JobConfig
 from common.runtime.config_local import local_of
 from common.runtime.config_party import load_party
 from common.runtime.estimate import Estimate, Place, Rounds, Shape, choose_rounds, estimate
-from common.runtime.estimate_inputs import place_of, plan_of, shape_of_local, shape_of_party, with_rows
+from common.runtime.estimate_inputs import (
+    not_estimated,
+    place_of,
+    plan_of,
+    shape_of_local,
+    shape_of_party,
+    with_rows,
+)
+from common.runtime.job_kinds import any_job_of
 from common.runtime.yaml_source import read_document
 
 
@@ -66,7 +74,10 @@ def _inputs(config: Path, party: Path | None, columns: dict[str, int]) -> tuple[
             where=str(config),
             advice="Add the active party's file: -p PARTY_B.yaml.",
         )
-    own, job = load_party(party), job_of(document)
+    job = any_job_of(document)
+    if not isinstance(job, JobConfig):
+        raise not_estimated(job)
+    own = load_party(party)
     unknown = columns.keys() - set(job.passive)
     if unknown:
         raise ConfigError(f"--columns names {', '.join(sorted(unknown))}, not a passive party of the job")
