@@ -7,8 +7,13 @@ import sys
 
 _PROGRAM = """
 import sys
-sys.modules["torch"] = None
-sys.modules["safetensors"] = None
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "safetensors"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
 import party_a.service, party_b.service, coordinator.service, common.runtime.cli.app
 from common.errors import Refused
 from common.runtime.net_halves import require_networks
