@@ -21,6 +21,7 @@ from common.runtime.config_party import PartyConfig
 from common.runtime.epoch_store import EpochStore, party_secret
 from common.runtime.guest.align_calls import AlignmentCalls
 from common.runtime.guest.job_calls import JobCalls
+from common.runtime.kept_data import hold_to_data
 from common.runtime.net_design import NetDesign, Parts, encoded, field_settings, parts_of
 from common.runtime.net_halves import Half, new_bottom, release_of, restored_bottom
 from common.runtime.saved_network import SavedNetwork, keep_network, missing_rules
@@ -181,6 +182,7 @@ class NetCalls(JobCalls):
 
     def _build(self, rows: Ints, run: Run) -> _Built:
         table = self._table.take(rows)
+        hold_to_data(self._checkpoint, table, self._job.data.dataset)
         parts = parts_of(table.rows, self._job.data, run)
         return _Built(
             run, table, parts, encoded(table, parts.training, field_settings(self._tools.own, self._job))

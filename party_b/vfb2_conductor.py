@@ -22,6 +22,7 @@ from common.runtime.checkpoint import CLOSING, Checkpoint
 from common.runtime.config_party import PartyConfig
 from common.runtime.config_vfb2 import Vfb2Job
 from common.runtime.coordinator_client import in_round
+from common.runtime.kept_data import hold_to_data
 from common.runtime.state import MODEL_FILE, make_folder
 from common.runtime.vfb2.columns import Columns, Labels, labels_of, prepare_columns, read_rows
 from common.runtime.vfb2.guard import most_rows
@@ -193,6 +194,7 @@ class Vfb2Conductor:
         own, job = self._tools.own, self._job
         await self._active.enter("preparing", f"preparing {len(aligned.alignment.rows):,} common rows")
         table = await asyncio.to_thread(table.take, aligned.alignment.rows)
+        await asyncio.to_thread(hold_to_data, Checkpoint(self._guest().folder), table, job.data.dataset)
         columns = await self.life.watch.thread("preparing", prepare_columns, table, job, own.party)
         labels = labels_of(table, job, own.party)
         limits = Limits(

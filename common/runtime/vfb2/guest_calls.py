@@ -22,6 +22,7 @@ from common.runtime.config_party import PartyConfig
 from common.runtime.config_vfb2 import Vfb2Job
 from common.runtime.guest.align_calls import AlignmentCalls
 from common.runtime.guest.job_calls import JobCalls
+from common.runtime.kept_data import hold_to_data
 from common.runtime.saved_model import SavedModel, saved_loss
 from common.runtime.vfb2.columns import Columns, prepare_columns
 from common.runtime.vfb2.engine import Engine
@@ -85,6 +86,7 @@ class TrainingCalls(JobCalls):
             if self.engine is None or self._columns is None:
                 table = await self.watch.thread("preparing", self._table.take, rows)
                 own, job = self._guest.own, self._guest.job
+                await asyncio.to_thread(hold_to_data, Checkpoint(self.folder), table, job.data.dataset)
                 self._columns = await self.watch.thread("preparing", prepare_columns, table, job, own.party)
                 self.engine = self.make_engine(self._place(self._columns), self._columns, table)
                 self.engine.before_finished = self._keep_trained
