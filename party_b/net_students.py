@@ -46,7 +46,7 @@ class StageTwo:
         ]
         if not wanted:
             return {}
-        await self._active.enter("students", f"training {len(wanted)} models of {self._job.active}'s own")
+        await self._active.enter("students", f"training models of {self._job.active}'s own: {len(wanted)}")
         began_s = time.monotonic()
         tasks = [
             asyncio.ensure_future(

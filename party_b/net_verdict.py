@@ -21,7 +21,7 @@ def network_verdict(findings: NetFindings, lift: Lift | None, active: str) -> Ve
     if decisive is None:
         sentences.append(
             "One seed shows little: two trainings of the same network differ by tenths of a point. "
-            "`compare: {seeds: 5}` in the job repeats everything and gives an interval."
+            "With compare: {seeds: 5} the job repeats everything and gives an interval."
         )
         return Verdict("unknown", "One run: not yet an answer", " ".join(sentences))
     against = f"{active}'s own network" + (

@@ -113,9 +113,10 @@ def verdict(differences: Mapping[str, Difference]) -> list[str]:
 
 
 def _sentence(difference: Difference, reference: str, better: str, worse: str) -> str:
-    shown = f"{difference.mean:+.2f} ± {difference.half_width:.2f} AUC points over {difference.seeds} seeds"
+    mean = f"{difference.mean:+.2f}".replace("-", "−")
+    shown = f"{mean} ± {difference.half_width:.2f} AUC points over {difference.seeds} seeds"
     if difference.seeds < 2:
-        return f"JPL − {reference}: {difference.mean:+.2f} AUC points; one seed shows nothing, run several."
+        return f"JPL − {reference}: {mean} AUC points; one seed shows nothing, run several."
     if difference.above_zero:
         return f"JPL − {reference}: {shown}: {better}."
     if difference.below_zero:

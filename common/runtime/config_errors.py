@@ -17,6 +17,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    Tag,
     ValidationError,
     ValidationInfo,
 )
@@ -166,7 +167,7 @@ def problems_of(error: ValidationError, model: type[BaseModel], data: Any) -> It
         path = _without_tags(item["loc"], data) if named else _existing(item["loc"], data)
         text = _text(item["type"], item["msg"], item.get("ctx", {}))
         if item["type"] == "extra_forbidden":
-            text += _suggestion(str(path[-1]), _section_at(model, path[:-1]))
+            text += _suggestion(str(path[-1]), _section_at(model, item["loc"][:-1]))
         texts.setdefault(path, []).append(text)
     for path, alternatives in texts.items():
         yield Problem(path, " or ".join(dict.fromkeys(alternatives)))
@@ -223,10 +224,27 @@ def _suggestion(key: str, section: type[BaseModel] | None) -> str:
 
 
 def _section_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
+    """Return the section at pydantic's location, whose tags say which alternative of a value was meant."""
     kinds: list[Any] = [model]
     for key in path:
-        kinds = [inner for kind in kinds for inner in _inside(kind, key)]
-    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+        meant = [kind for kind in kinds if _tag(kind) == key]
+        kinds = meant or [inner for kind in kinds for inner in _inside(_bare(kind), key)] or kinds
+    bare = map(_bare, kinds)
+    return next((kind for kind in bare if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+
+
+def _tag(kind: Any) -> str | None:
+    """Return the name by which pydantic tells an alternative from the others."""
+    marks = [mark.tag for mark in typing.get_args(kind)[1:] if isinstance(mark, Tag)]
+    return marks[0] if marks else getattr(kind, "__name__", None)
+
+
+def _is_tagged(kind: Any) -> bool:
+    return any(isinstance(mark, Tag) for mark in typing.get_args(kind)[1:])
+
+
+def _bare(kind: Any) -> Any:
+    return typing.get_args(kind)[0] if typing.get_origin(kind) is Annotated else kind
 
 
 def _inside(kind: Any, key: str | int) -> list[Any]:
@@ -245,7 +263,7 @@ def _inside(kind: Any, key: str | int) -> list[Any]:
 def _alternatives(kind: Any) -> list[Any]:
     origin = typing.get_origin(kind)
     if origin is Annotated:
-        return _alternatives(typing.get_args(kind)[0])
+        return [kind] if _is_tagged(kind) else _alternatives(_bare(kind))
     if origin in (typing.Union, types.UnionType):
         return [inner for alternative in typing.get_args(kind) for inner in _alternatives(alternative)]
     return [kind]

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from common.runtime.config_data import DatasetConfig
 from common.runtime.config_errors import FilePath, Name, Section, require, validated
 from common.runtime.config_party import Compute, Deadlines, Policy
-from common.runtime.job_kinds import AnyTraining
+from common.runtime.job_kinds import AnyTraining, require_algorithm
 from common.runtime.yaml_source import Document, Problem, read_document
 from common.types import Role
 
@@ -67,4 +67,5 @@ def load_local(path: Path) -> LocalConfig:
 
 def local_of(document: Document) -> LocalConfig:
     """Return a document that has been read as a local run."""
+    require_algorithm(document, ("job",))
     return validated(LocalConfig, document)

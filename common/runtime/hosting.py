@@ -336,7 +336,10 @@ class JobHost(Generic[State]):
         if isinstance(job, PredictJob):
             _agree_to_scoring(policy, own, job)
         elif job.algorithm not in policy.algorithms:
-            raise Refused(f"the policy of {own} does not allow the algorithm {job.algorithm}")
+            raise Refused(
+                f"the policy of {own} does not allow the algorithm {job.algorithm}",
+                advice=f"The administrator of {own} decides on policy.algorithms in its party file.",
+            )
         if isinstance(job, JobConfig) and job.crypto.key_bits < policy.min_key_bits:
             raise Refused(
                 f"the policy of {own} asks for keys of {policy.min_key_bits} bits, "

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, get_args
 
 from pydantic import Discriminator, Tag, ValidationError
 
-from common.errors import RemoteProtocolError
+from common.errors import ConfigError, RemoteProtocolError
 from common.runtime.config_alone import AloneJob
 from common.runtime.config_errors import problems_of, validated
 from common.runtime.config_job import MAX_JOB_BYTES, JobConfig
 from common.runtime.config_net import NetJob
 from common.runtime.config_predict import PredictJob
 from common.runtime.config_vfb2 import Vfb2Job
-from common.runtime.yaml_source import Document, read_document
+from common.runtime.yaml_source import Document, KeyPath, read_document
 
 Job: TypeAlias = JobConfig | PredictJob | AloneJob | NetJob | Vfb2Job
 
@@ -28,7 +29,7 @@ def _kind(value: object) -> str:
     algorithm, model = _key(value, "algorithm"), _key(value, "model")
     if algorithm in _NETS or (algorithm == _ALONE and _key(model, "kind") == _NET):
         return _NET
-    # An unknown or absent algorithm is told about by the kind that lists most of them.
+    # Without a known algorithm it is a regression; in files `require_algorithm` refuses unknown ones before.
     return algorithm if algorithm in (_PREDICT, _ALONE, _VFB2) else _REGRESSION
 
 
@@ -91,7 +92,39 @@ def load_any_job(path: Path) -> Job:
 
 def any_job_of(document: Document) -> Job:
     """Return a document that has been read as a job of whatever kind it says."""
+    require_algorithm(document, ())
     return validated(kind_of(document.data), document)
+
+
+def require_algorithm(document: Document, path: KeyPath) -> None:
+    """Refuse an unknown algorithm by itself: the keys of a job of no known kind cannot be judged.
+
+    Args:
+        document: A job file, or one with a job in it.
+        path: Where in it the job is.
+
+    Raises:
+        ConfigError: There is no such algorithm.
+    """
+    job: object = document.data
+    for key in path:
+        job = _key(job, str(key))
+    named = _key(job, "algorithm")
+    if named is None or named in (known := _algorithms()):
+        return
+    close = difflib.get_close_matches(str(named).lower(), known, n=1)
+    raise ConfigError(
+        f'{".".join(map(str, (*path, "algorithm")))}: there is no algorithm "{named}"'
+        + (f', did you mean "{close[0]}"?' if close else ""),
+        where=f"{document.path}:{document.line_of((*path, 'algorithm'))}",
+        advice=f"The algorithms are {', '.join(name for name in known if name != _PREDICT)}.",
+    )
+
+
+def _algorithms() -> tuple[str, ...]:
+    kinds = (JobConfig, Vfb2Job, NetJob, AloneJob, PredictJob)
+    named = (name for kind in kinds for name in get_args(kind.model_fields["algorithm"].annotation))
+    return tuple(dict.fromkeys(named))
 
 
 def _parsed(text: bytes) -> object:

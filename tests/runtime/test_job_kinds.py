@@ -90,3 +90,42 @@ def test_a_slip_in_the_job_of_a_local_file_is_named_with_its_path_alone(
         load_local(path)
     assert 'job.data.labl: unknown key, did you mean "label"?' in caught.value.what
     assert "job.data.label: is missing" in caught.value.what
+
+
+VFB2 = {**ALONE, "algorithm": "vfb2", "passive": ["a"]}
+NET = {**ALONE, "algorithm": "jpl", "passive": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("values", "known", "foreign"),
+    [(REGRESSION, "solver", "epochs"), (VFB2, "aggregation", "solver"), (NET, "patience", "solver")],
+)
+def test_an_unknown_key_in_a_local_file_is_answered_with_the_keys_of_that_algorithm(
+    tmp_path: Path, values: dict[str, Any], known: str, foreign: str
+) -> None:
+    path = tmp_path / "local.yaml"
+    wrong = {**values, "train": {"zzz": 1}}
+    path.write_text(json.dumps({"parties": [{"party": "b", "role": "active"}], "job": wrong}))
+    with pytest.raises(ConfigError, match=r"job\.train\.zzz: unknown key") as caught:
+        load_local(path)
+    assert known in caught.value.what
+    assert foreign not in caught.value.what
+
+
+@pytest.mark.parametrize(("slip", "meant"), [("vbf2", "vfb2"), ("JPL", "jpl"), ("split_nn", "splitnn")])
+def test_an_unknown_algorithm_is_the_only_complaint_and_says_what_there_is(
+    tmp_path: Path, slip: str, meant: str
+) -> None:
+    job = {**VFB2, "algorithm": slip, "train": {"epochs": 3}}
+    alone, local = tmp_path / "job.yaml", tmp_path / "local.yaml"
+    alone.write_text(json.dumps(job))
+    local.write_text(json.dumps({"parties": [{"party": "b", "role": "active"}], "job": job}))
+    for load, path, where in ((load_any_job, alone, ""), (load_local, local, "job.")):
+        with pytest.raises(ConfigError) as caught:
+            load(path)
+        assert (
+            caught.value.what == f'{where}algorithm: there is no algorithm "{slip}", did you mean "{meant}"?'
+        )
+        assert caught.value.advice == (
+            "The algorithms are he_linear, he_logistic, vfb2, splitnn, jpl, fpd, local."
+        )

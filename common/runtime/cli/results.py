@@ -97,8 +97,9 @@ def measured_rows(report: Report) -> Literal["test", "train"]:
 def summary(report: Report) -> str:
     """Return the outcome of a job in one line."""
     losses = [loss for loss in report.get("loss_history") or [] if loss is not None]
+    unit = "epochs" if report.get("networks") or report.get("vfb2") else "rounds"
     parts = [
-        f"{report['rounds']} rounds in {duration(report['seconds']['total'])}",
+        f"{report['rounds']} {unit} in {duration(report['seconds']['total'])}",
         f"stopped by {report['stopped_because']}",
     ]
     if losses:
