@@ -28,10 +28,10 @@ class Settings:
     """
 
     latencies_ms: Sequence[float] = (5.0, 0.0, 20.0)
-    updates: Sequence[tuple[str, float, int]] = (("svrg", 0.2, 9), ("saga", 0.2, 9), ("sgd", 0.05, 9))
+    updates: Sequence[tuple[str, float, int]] = (("svrg", 0.1, 16), ("saga", 0.1, 16), ("sgd", 0.05, 16))
     slower_by: float = 0.4
     batch_size: int = 16
-    max_staleness: int = 8
+    max_staleness: int = 4
 
 
 async def run(pooled: Pooled, settings: Settings, layout: Layout) -> list[dict[str, Any]]:
