@@ -77,7 +77,8 @@ class GuardedDominator:
         self._columns = dict(columns)
         self._sealed: dict[int, SealedVector] = {}
         self._reference: tuple[int, SealedVector] | None = None
-        self._answers: dict[tuple[str, str, int], _Answer] = {}
+        self._answers: dict[tuple[str, str, int], list[_Answer]] = {}
+        self._renewed: set[tuple[str, str, int]] = set()  # of whom may get one more vector
         self._lock = Lock()
 
     @property
@@ -94,6 +95,7 @@ class GuardedDominator:
         with self._lock:
             self._sealed.clear()
             self._answers.clear()
+            self._renewed.clear()
             self._reference = None
 
     def dominate(self, request: ScoreRequest) -> Update:
@@ -158,14 +160,14 @@ class GuardedDominator:
             raise Refused(f"there is no snapshot at the end of epoch {epoch} to be decrypted for")
         return self._decrypt(party, "reference", epoch, vector)
 
-    def forget_answers(self, party: str) -> None:
-        """Decrypt anew for a party that came back after a restart, without its masks.
+    def renew(self, party: str) -> None:
+        """Decrypt once more for a party that may have come back after a restart, without its masks.
 
-        It can get a second vector of what is on its way, and no more: the rank rule leaves room for two.
+        It can get a second vector of what is on its way, and no more however often it comes back: the rank
+        rule leaves room for two.
         """
         with self._lock:
-            for asked in [asked for asked in self._answers if asked[0] == party]:
-                del self._answers[asked]
+            self._renewed.update(asked for asked in self._answers if asked[0] == party)
 
     def _seal(self, update: Update) -> None:
         if not isinstance(update, UnseenUpdate):
@@ -192,6 +194,7 @@ class GuardedDominator:
             del self._sealed[number]
         for asked in [asked for asked in self._answers if asked[1] == "update" and asked[2] < oldest]:
             del self._answers[asked]
+        self._renewed &= self._answers.keys()
 
     def _decrypt(self, party: str, purpose: str, number: int, vector: CipherVector) -> Residues:
         declared = self._columns.get(party)
@@ -199,12 +202,15 @@ class GuardedDominator:
             raise Refused(f"{party} declared vectors of length {declared} and sent one of {len(vector)}")
         ciphertexts = vector.ciphertexts()
         digest = hashlib.sha256(repr(ciphertexts).encode()).digest()
+        asked = party, purpose, number
         with self._lock:
-            last = self._answers.get((party, purpose, number))
-        if last is None:
-            answer = _Answer(digest, self._own.private.decrypt_all(ciphertexts))
-            with self._lock:
-                last = self._answers.setdefault((party, purpose, number), answer)
-        if last.digest != digest:
-            raise Refused(f"{purpose} {number} was already decrypted for {party}: a vector is decrypted once")
-        return last.residues
+            answers = self._answers.setdefault(asked, [])
+            known = next((answer for answer in answers if answer.digest == digest), None)
+            if known is None and len(answers) > (asked in self._renewed):
+                raise Refused(
+                    f"{purpose} {number} was already decrypted for {party}: a vector is decrypted once"
+                )
+            if known is None:
+                known = _Answer(digest, self._own.private.decrypt_all(ciphertexts))
+                answers.append(known)
+        return known.residues

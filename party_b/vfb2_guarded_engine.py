@@ -48,9 +48,9 @@ class GuardedKeeperEngine(KeeperEngine):
         self.guarded.open_to(others)
 
     def connect(self, links: Mapping[str, Outbound[pb.DominatorWord]]) -> None:
-        """Take this session's streams; a party that came back has lost its masks."""
+        """Take this session's streams; a party that came back may have lost its masks."""
         for peer in links:
-            self.guarded.forget_answers(peer)
+            self.guarded.renew(peer)
         super().connect(links)
 
     def word_of(self, update: Update) -> pb.DominatorWord:

@@ -42,7 +42,10 @@ class RowOrder:
             DataError: A batch would be empty, or larger than all rows.
         """
         if not 1 <= batch_size <= rows:
-            raise DataError(f"batches of {batch_size} rows cannot be taken from {rows} training rows")
+            raise DataError(
+                f"batches of {batch_size} rows cannot be taken from {rows} training rows",
+                advice=f"set train.batch_size to at most {rows}",
+            )
         self._rows = rows
         self._batch_size = batch_size
         self._text = f"colonnade vfb2 rows v1|{seed}|{party}|"

@@ -66,8 +66,21 @@ def test_a_second_vector_of_an_update_is_not_decrypted_until_its_sender_has_lost
     guarded.decrypt("party_0", 1, vector[:columns])
     with pytest.raises(Refused, match="decrypted once"):
         guarded.decrypt("party_0", 1, vector[columns : 2 * columns])
-    guarded.forget_answers("party_0")
+    guarded.renew("party_0")
     guarded.decrypt("party_0", 1, vector[columns : 2 * columns])
+
+
+def test_a_party_that_keeps_coming_back_gets_two_vectors_of_an_update_and_no_third():
+    world, update = begun()
+    guarded, vector = world.guarded["party_2"], ciphertexts(world, update)
+    columns = len(world.roles["party_0"].weights)
+    first = guarded.decrypt("party_0", 1, vector[:columns])
+    guarded.renew("party_0")
+    guarded.decrypt("party_0", 1, vector[columns : 2 * columns])
+    guarded.renew("party_0")
+    with pytest.raises(Refused, match="decrypted once"):
+        guarded.decrypt("party_0", 1, vector[2 * columns : 3 * columns])
+    assert guarded.decrypt("party_0", 1, vector[:columns]) == first
 
 
 @pytest.mark.parametrize("length", [0, 1, 40])
