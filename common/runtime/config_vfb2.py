@@ -72,11 +72,15 @@ class Vfb2Train(Section):
 
 
 class Vfb2Job(JobBase):
-    """Training between q parties, of which m ≥ 1 are active. The first active party conducts."""
+    """Training between q parties, of which m ≥ 1 are active. The first active party conducts.
+
+    A coordinator may be named, as other jobs do, and has no part.
+    """
 
     algorithm: Literal["vfb2"]
     also_active: tuple[Name, ...] = ()
     passive: tuple[Name, ...] = ()
+    coordinator: Name | None = None
     data: Vfb2Data
     model: JobModel = JobModel()
     train: Vfb2Train = Vfb2Train()
@@ -110,13 +114,16 @@ class Vfb2Job(JobBase):
 
     def _broken(self) -> Iterator[Problem]:
         seen = {self.active}
-        named = [(("also_active", index), name) for index, name in enumerate(self.also_active)]
+        named: list[tuple[tuple[str | int, ...], str]] = []
+        named += [(("also_active", index), name) for index, name in enumerate(self.also_active)]
         named += [(("passive", index), name) for index, name in enumerate(self.passive)]
+        if self.coordinator is not None:
+            named.append((("coordinator",), self.coordinator))
         for path, name in named:
             if name in seen:
                 yield Problem(path, f'"{name}" already has another part in this job')
             seen.add(name)
-        if not named:
+        if not self.guests:
             yield Problem(("passive",), "names nobody: two parties at least train together")
         if self.data.positive is not None and not self.is_classifier:
             yield Problem(("data", "positive"), "belongs to a classifier: train.loss: logistic")
@@ -176,6 +183,8 @@ class Vfb2Job(JobBase):
 
     def role_of(self, party: str) -> Role | None:
         """Return the role that the job gives to a party, None when it names it nowhere."""
+        if party == self.coordinator:
+            return "coordinator"
         return "active" if party in self.also_active else super().role_of(party)
 
 

@@ -38,6 +38,13 @@ def test_a_list_of_active_parties_names_who_conducts_first(tmp_path: Path) -> No
     assert job_from_json(job.canonical_json()) == job
 
 
+def test_a_coordinator_may_be_named_and_has_no_part(tmp_path: Path) -> None:
+    job = load(tmp_path, coordinator="c")
+    assert job.members == ("b", "b2", "a")
+    assert job.role_of("c") == "coordinator"
+    assert job_from_json(job.canonical_json()) == job
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -65,6 +72,8 @@ def test_the_label_may_be_called_differently_at_every_active_party(tmp_path: Pat
         ({"passive": ["b2"]}, 'passive[0]: "b2" already has another part'),
         ({"active": ["b", "b"]}, 'also_active[0]: "b" already has another part'),
         ({"active": "b", "passive": []}, "two parties at least"),
+        ({"active": "b", "passive": [], "coordinator": "c"}, "two parties at least"),
+        ({"coordinator": "a"}, 'coordinator: "a" already has another part'),
         ({"data": {"dataset": "d", "label": {"b": "y"}}}, "one column for each active party"),
         (
             {"data": {"dataset": "d", "label": "y", "positive": "yes"}, "loss": "squared"},
@@ -74,7 +83,7 @@ def test_the_label_may_be_called_differently_at_every_active_party(tmp_path: Pat
         ({"train": {"batch_size": 0}}, "train.batch_size"),
         ({"train": {"max_staleness": 0}}, "train.max_staleness"),
         ({"train": {"batch_size": 4}, "batch_size": 5}, "batch_size: unknown key"),
-        ({"coordinator": "c"}, "coordinator: unknown key"),
+        ({"keyholder": "c"}, "keyholder: unknown key"),
         ({"passive": [f"a{number}" for number in range(70)]}, "at most 64 parties"),
     ],
 )
