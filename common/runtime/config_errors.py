@@ -36,6 +36,13 @@ UNSAFE_TEST_KEYS = "VFL_UNSAFE_TEST_KEYS"
 # The key by which each kind of file is known, the most telling first.
 _KINDS = {"parties": "a file for `vfl local`", "party": "a party file", "job": "a job file"}
 
+_KIND_ADVICE = {
+    ("parties", "party"): (
+        "Only `vfl local` runs such a file. To predict with its model, give its parties a `state` there, and "
+        "serve party files with the same `state`."
+    )
+}
+
 _WORDS = {
     "missing": "is missing",
     "extra_forbidden": "unknown key",
@@ -134,7 +141,7 @@ def _require_kind(model: type[Section], document: Document) -> None:
     raise ConfigError(
         f"this is {_KINDS[found]}, where {_KINDS[wanted]} is expected",
         where=f"{document.path}:{document.line_of((found,))}",
-        advice="`vfl COMMAND --help` says which file goes where.",
+        advice=_KIND_ADVICE.get((found, wanted), "`vfl COMMAND --help` says which file goes where."),
     )
 
 
