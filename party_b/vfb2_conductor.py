@@ -261,11 +261,16 @@ class Vfb2Conductor:
             engine.open_to(ready.widths)
             request.theta_modulus = engine.public.modulus_bytes
             request.theta_noise_generator = engine.public.noise_generator_bytes
-        await self._join(ready, request, key)
-        engine.begin_answers(standing)
+        await self._join(ready, request, key, standing)
         await asyncio.gather(*(line.begin(request) for line in self._lines))
 
-    async def _join(self, ready: _Ready, request: pb.BeginSession, key: AgreementKey | None) -> None:
+    async def _join(
+        self,
+        ready: _Ready,
+        request: pb.BeginSession,
+        key: AgreementKey | None,
+        standing: Mapping[str, pb.TrainingPrepared],
+    ) -> None:
         """Take part ourselves: in the sums, as a collaborator of others, and as a dominator."""
         job, engine, party, session = self._job, ready.engine, self._tools.own.party, request.turn.round
         if engine.collaboration.phase == "start":
@@ -274,6 +279,7 @@ class Vfb2Conductor:
         if self._streams is not None:
             self._streams.cancel()
         await engine.settle()
+        engine.begin_answers(standing)  # before there is a stream that could break
         streams = self._streams = Streams(self._neighbours, engine.place.turn_in(session))
 
         def broken(peer: str, exc: Exception) -> None:

@@ -26,6 +26,9 @@ Asked: TypeAlias = Literal["scores", "frozen_scores", "frozen_penalty", "test_sc
 Cut: TypeAlias = Mapping[str, int]  # how many updates of each dominator
 
 _DIGEST_SPACE = 1 << 256
+# A party may have applied, and said so, what a crash takes from its disk; dominators send it again beside
+# what they may have in flight. A flush of the disk is behind by far fewer.
+_LOST_BY_A_CRASH = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +189,7 @@ class Progress:
             window: How far a number may be beyond those applied without a gap: `max_staleness`.
         """
         self._window = window
+        self._lost = 0
         self._counts = dict.fromkeys(sorted(dominators), 0)
         self._ahead: dict[str, set[int]] = {name: set() for name in self._counts}
         self._claimed: set[tuple[str, int]] = set()
@@ -195,6 +199,11 @@ class Progress:
         self._read_at: dict[tuple[str, int], int] = {}
         self.staleness: Counter[int] = Counter()
         self._lock = Lock()
+
+    @property
+    def window(self) -> int:
+        """How far a number may be ahead: after a restart by what the crash may have cost, besides."""
+        return self._window + self._lost
 
     @property
     def counts(self) -> dict[str, int]:
@@ -249,10 +258,10 @@ class Progress:
             count = self._counts.get(update.dominator)
             if count is None:
                 raise RemoteProtocolError(f"{update.dominator!r} does not dominate in this job")
-            if not 1 <= update.number <= count + self._window:
+            if not 1 <= update.number <= count + self.window:
                 raise RemoteProtocolError(
                     f"update {update.number} of {update.dominator!r} came after {count}: "
-                    f"more than {self._window} are in flight"
+                    f"more than {self.window} are in flight"
                 )
             known = update.number <= count or update.number in self._ahead[update.dominator]
             if known or key in self._claimed:
@@ -301,3 +310,4 @@ class Progress:
             self._claimed.clear()
             self._read_at.clear()
             self._rows, self._digest = state.rows, state.digest
+            self._lost = _LOST_BY_A_CRASH

@@ -188,5 +188,8 @@ def _checked_name(name: str) -> str:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that only this party's user may read, and whatever is above it."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Make a folder that only this party's user may read, and whatever is missing above it alike."""
+    # With `parents=True` Path.mkdir would give the folders above the usual mode.
+    if not folder.parent.exists():
+        make_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)

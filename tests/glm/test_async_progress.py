@@ -190,3 +190,13 @@ def test_an_objective_must_be_a_number_and_come_in_order():
         keeper.judge(1, 1.0)
     with pytest.raises(NumericError, match="not finite"):
         keeper.judge(0, float("nan"))
+
+
+def test_a_party_that_lost_updates_in_a_crash_gets_them_again_beside_those_in_flight():
+    progress = Progress(["b"], 3)
+    state = progress.state()
+    applied(progress, update(1), update(2))
+    progress.restore(state)
+    assert progress.claim(update(5))
+    with pytest.raises(RemoteProtocolError, match="are in flight"):
+        progress.claim(update(5000))

@@ -22,6 +22,9 @@ log = logging.getLogger("vfl.vfb2")
 class Engine(UpdateLoop):
     """One party's part in one job, whoever it is."""
 
+    # The session in which a stream of ours broke last, and to whom.
+    _broke_off_at: tuple[int, str] = (-1, "")
+
     @property
     def keeper(self) -> str:
         """The conducting party."""
@@ -30,7 +33,14 @@ class Engine(UpdateLoop):
     def interrupted(self, peer: str) -> None:
         """Tell the keeper that our stream to another party broke: it will begin another session."""
         log.info("job %s: the stream to %s broke", self.place.turn.job_id, peer)
+        self._broke_off_at = (self.session, peer)
         self.say(pb.CollaboratorWord(interrupted=pb.Interrupted(peer=peer)))
+
+    def _on_attended(self, root: str) -> None:
+        """Tell the keeper of a stream that broke before the keeper's own was there."""
+        session, peer = self._broke_off_at
+        if root == self.keeper and session == self.session:
+            self.say(pb.CollaboratorWord(interrupted=pb.Interrupted(peer=peer)))
 
     def derail(self) -> None:
         """Give up the step size on trial; to be called while the error is handled that says why.

@@ -130,6 +130,7 @@ class UpdateLoop:
         out: Outbound[pb.CollaboratorWord] = Outbound()
         self._streams[root] = out
         self._acknowledge(root)
+        self._on_attended(root)
         reading = asyncio.ensure_future(self._read(root, first, more))
         reading.add_done_callback(lambda _: out.close())
         try:
@@ -140,6 +141,9 @@ class UpdateLoop:
             reading.cancel()
             if self._streams.get(root) is out:
                 del self._streams[root]
+
+    def _on_attended(self, root: str) -> None:
+        """Say what could not be said before a dominator's stream was there."""
 
     async def take_sums(self, child: str, first: pb.PassedSums, more: AsyncIterator[pb.PassedSums]) -> None:
         """Serve a child's stream of partial sums on their way to other roots."""
@@ -269,7 +273,7 @@ class UpdateLoop:
 
     def _hold(self, update: Update) -> None:
         self._held.append(update)
-        most = self.place.job.train.max_staleness * len(self.place.limits.dominators)
+        most = self.collaboration.progress.window * len(self.place.limits.dominators)
         if len(self._held) > most:
             raise RemoteProtocolError(f"more than {most} updates came before their time")
 
