@@ -35,7 +35,7 @@ def write_rows(world: World) -> np.ndarray:
 
 async def captured(tmp_path: Path, **privacy: Any) -> tuple[World, NetJob, np.ndarray]:
     """Run a job with A's and B's wires tapped; return what is needed to attack it."""
-    tmp_path.mkdir(exist_ok=True)
+    tmp_path.mkdir(exist_ok=True)  # noqa: ASYNC240
     world = World(tmp_path / "world", policy=POLICY)
     labels = write_rows(world)
     # Without validation rows nothing is trained at B alone, which this test does not look at.
