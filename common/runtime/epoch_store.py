@@ -10,7 +10,7 @@ from pathlib import Path
 
 from common.errors import UnknownJob
 from common.runtime.checkpoint import Checkpoint
-from common.runtime.state import StateError, make_folder, write_atomically
+from common.runtime.state import StateError, make_folder, write_atomically, write_once
 
 SECRET_FILE = "network.secret"  # noqa: S105 (a file's name)
 _SECRET_BYTES = 32
@@ -74,9 +74,7 @@ def party_secret(state: Path) -> bytes:
     """
     path = state / SECRET_FILE
     try:
-        if not path.exists():
-            write_atomically(path, secrets.token_bytes(_SECRET_BYTES))
-        return path.read_bytes()
+        return path.read_bytes() if path.exists() else write_once(path, secrets.token_bytes(_SECRET_BYTES))
     except OSError as exc:
         raise StateError(f"cannot be kept: {exc.strerror}", where=str(path)) from exc
 

@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -173,8 +173,25 @@ def write_atomically(target: Path, content: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    # The rename itself is durable only when the folder has reached the disk as well.
-    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+    flush_folder(target.parent)
+
+
+def write_once(target: Path, content: bytes) -> bytes:
+    """Keep a file's first content, durably; return it, which is another's where somebody was faster."""
+    candidate = target.with_name(f"{target.name}.{secrets.token_hex(6)}")
+    write_atomically(candidate, content)
+    try:
+        with suppress(FileExistsError):
+            target.hardlink_to(candidate)
+    finally:
+        candidate.unlink()
+    flush_folder(target.parent)
+    return target.read_bytes()
+
+
+def flush_folder(path: Path) -> None:
+    """Wait until the names in a folder have reached the disk: a rename is not durable before."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     finally:

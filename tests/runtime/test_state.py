@@ -5,12 +5,13 @@ from __future__ import annotations
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from common.errors import ConfigError, RemoteProtocolError, UnknownJob
-from common.runtime.state import JobStore, StateError, write_atomically
+from common.runtime.state import JobStore, StateError, write_atomically, write_once
 
 
 @pytest.fixture
@@ -114,3 +115,13 @@ def test_a_directory_that_cannot_be_made_is_a_configuration_error(tmp_path: Path
     assert not store.writable()
     with pytest.raises(ConfigError, match="cannot be written"):
         store.open()
+
+
+def test_of_two_that_write_a_file_for_the_first_time_the_faster_one_is_believed_by_both(
+    tmp_path: Path,
+) -> None:
+    target = tmp_path / "once"
+    with ThreadPoolExecutor(8) as threads:
+        read = list(threads.map(lambda at: write_once(target, bytes([at])), range(8)))
+    assert set(read) == {target.read_bytes()}
+    assert [path.name for path in tmp_path.iterdir()] == ["once"]
