@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from common.errors import DataError, RemoteProtocolError
+from common.errors import RemoteProtocolError
 from common.runtime.checkpoint import TRAINED, Checkpoint
+from common.runtime.kept_data import hold_to
 from common.runtime.unfinished import Spent
-
-_BEGUN = "begun"
 
 
 class KeptRounds:
@@ -56,15 +55,7 @@ class KeptRounds:
         Raises:
             DataError: They have changed; rounds on other data would be another job's.
         """
-        kept = self.checkpoint.kept(_BEGUN)
-        if kept is None:
-            self.checkpoint.keep(_BEGUN, facts)
-        elif kept != facts:
-            changed = ", ".join(sorted(name for name in facts if facts[name] != kept.get(name)))
-            raise DataError(
-                f"the job cannot go on: what it began with has changed ({changed})",
-                advice="Put the data back as it was, or submit the job again.",
-            )
+        hold_to(self.checkpoint, facts)
 
     def keep(self, number: int, state: Mapping[str, object]) -> None:
         """Keep a round, durably, before anybody is told that it was applied."""

@@ -12,7 +12,14 @@ from common.runtime.vfb2.engine import Engine
 from common.runtime.vfb2.guest_calls import TrainingCalls
 from common.runtime.vfb2.journal import GUEST_DELAY_S, Journal
 from common.runtime.vfb2.place import Place
-from common.runtime.vfb2.records import Kept, StartOverRecord, kept_from_bytes, kept_to_bytes, record_from
+from common.runtime.vfb2.records import (
+    Kept,
+    StartOverRecord,
+    SumsRecord,
+    kept_from_bytes,
+    kept_to_bytes,
+    record_from,
+)
 from common.runtime.vfb2.sums import no_shares
 from party_a.vfb2 import Collaborator
 
@@ -24,7 +31,7 @@ class CollaboratorCalls(TrainingCalls):
         """Return the engine with our block, standing where our journal says."""
         role = Collaborator(columns.collaboration(place.job), no_shares(place.job))
         journal = Journal(self.folder, GUEST_DELAY_S)
-        _restore(role, journal, place)
+        restore(role, journal, place)
 
         def snapshot() -> Callable[[], bytes]:
             return partial(kept_to_bytes, Kept(role.state()))
@@ -32,7 +39,7 @@ class CollaboratorCalls(TrainingCalls):
         return Engine(place, role, journal, snapshot)
 
 
-def _restore(role: Collaborator, journal: Journal, place: Place) -> None:
+def restore(role: Collaborator, journal: Journal, place: Place) -> None:
     """Go to where an earlier process stood; without a checkpoint nothing had been told to anybody."""
     recovered = journal.recover()
     if recovered.checkpoint is None:
@@ -42,6 +49,8 @@ def _restore(role: Collaborator, journal: Journal, place: Place) -> None:
         record = record_from(content, place.limits)
         if isinstance(record, Update):
             role.apply(record)
+        elif isinstance(record, SumsRecord):
+            role.collaboration.apply_sums(record.update, record.sums)
         elif isinstance(record, EpochEnd):
             role.collaboration.freeze(record)
         elif isinstance(record, StartOverRecord):

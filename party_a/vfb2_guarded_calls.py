@@ -12,7 +12,7 @@ from common.crypto.paillier import PublicKey
 from common.crypto.secure_sum import OpenShares
 from common.data.table import Table
 from common.errors import RemoteProtocolError
-from common.glm.asynchronous import EpochEnd, UnseenUpdate
+from common.glm.asynchronous import UnseenUpdate
 from common.glm.rank_rule import require_company
 from common.rpc.pb import vfb2_pb2 as pb
 from common.runtime.compute import InProcessExecutor
@@ -32,17 +32,14 @@ from common.runtime.vfb2.outbound import Outbound
 from common.runtime.vfb2.place import Place, Role, Snapshot
 from common.runtime.vfb2.records import (
     Kept,
-    StartOverRecord,
     SumsRecord,
-    kept_from_bytes,
     kept_to_bytes,
-    record_from,
     sums_record,
 )
 from common.runtime.vfb2.sums import no_shares
 from common.runtime.vfb2.wire import unseen_from
 from party_a.vfb2 import Collaborator
-from party_a.vfb2_calls import CollaboratorCalls
+from party_a.vfb2_calls import CollaboratorCalls, restore
 from party_a.vfb2_guarded import GuardedCollaborator, GuardTools
 
 
@@ -165,7 +162,7 @@ class GuardedCalls(TrainingCalls):
         require_company(place.party, (columns.train.dense(batch) for batch in fixed_batches(job, rows)))
         role = Collaborator(columns.collaboration(job), no_shares(job))
         journal = Journal(self.folder, GUEST_DELAY_S)
-        _restore(role, journal, place)
+        restore(role, journal, place)
 
         def snapshot() -> Callable[[], bytes]:
             return partial(kept_to_bytes, Kept(role.state()))
@@ -188,22 +185,6 @@ class GuardedCalls(TrainingCalls):
                 raise RemoteProtocolError(f"the dominator's key has {key.bits} bits, which is not the job's")
             engine.use_key(key)
         return await super().begin(request)
-
-
-def _restore(role: Collaborator, journal: Journal, place: Place) -> None:
-    """Go to where an earlier process stood."""
-    recovered = journal.recover()
-    if recovered.checkpoint is None:
-        return
-    role.restore(kept_from_bytes(recovered.checkpoint, place.limits).state)
-    for content in recovered.records:
-        record = record_from(content, place.limits)
-        if isinstance(record, SumsRecord):
-            role.collaboration.apply_sums(record.update, record.sums)
-        elif isinstance(record, EpochEnd):
-            role.collaboration.freeze(record)
-        elif isinstance(record, StartOverRecord):
-            role.collaboration.start_over(record.step)
 
 
 def calls_of(job: Vfb2Job) -> MakeCalls:

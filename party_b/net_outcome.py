@@ -18,14 +18,22 @@ from common.runtime.config_net import NetJob
 from common.runtime.epoch_store import EpochStore
 from common.runtime.saved_network import Part, SavedNetwork, keep_network, missing_rules
 from common.runtime.state import JobStore
-from common.types import Floats, Ints, Role
+from common.types import Floats, Ints
 from party_b.net_findings import Results, findings_of, lift_of, metrics_of
 from party_b.net_leaks import NetSize, net_flows, net_leaks
 from party_b.net_rows import ActiveRows
 from party_b.net_stage_one import StageOne
 from party_b.net_students import WEIGHTS_FILE, Students
 from party_b.net_teacher import Taught, TeacherShelf
-from party_b.report import RowCounts, RunRecord, Traffic, report_html, report_json
+from party_b.report import (
+    RowCounts,
+    RunRecord,
+    computing_by_party,
+    report_html,
+    report_json,
+    roles_of,
+    traffic_by_party,
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -110,7 +118,6 @@ def _record(outcome: NetOutcome) -> RunRecord:
     job, rows, results = outcome.job, outcome.rows, outcome.results
     findings, losses = findings_of(results), _loss_history(outcome)
     train_labels, train_scores = results.own_train()
-    sent, received = outcome.own_traffic
     size = _size(outcome)
     return RunRecord(
         settings=json.loads(job.canonical_json()),
@@ -128,10 +135,8 @@ def _record(outcome: NetOutcome) -> RunRecord:
         lift=lift_of(results),
         seconds_total=sum(outcome.seconds.values()),
         seconds_by_phase=outcome.seconds,
-        seconds_by_party={job.active: dict(outcome.computing)}
-        | {name: dict(reply.seconds) for name, reply in outcome.replies.items()},
-        traffic={job.active: Traffic(sent, received)}
-        | {name: Traffic(reply.sent_bytes, reply.received_bytes) for name, reply in outcome.replies.items()},
+        seconds_by_party=computing_by_party(job.active, outcome.computing, outcome.replies),
+        traffic=traffic_by_party(job.active, outcome.own_traffic, outcome.replies),
         leaks=net_leaks(job, size, findings),
         models={},
         notes=_notes(outcome),
@@ -139,11 +144,6 @@ def _record(outcome: NetOutcome) -> RunRecord:
         networks=findings,
         ended_at=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
     )
-
-
-def roles_of(job: NetJob) -> dict[str, Role]:
-    """Return the role of every party that took part."""
-    return {job.active: "active", **dict.fromkeys(job.passive, "passive")}
 
 
 def _size(outcome: NetOutcome) -> NetSize:

@@ -22,7 +22,16 @@ from party_b.alignment import Aligned
 from party_b.classification import evaluate_classifier
 from party_b.evaluation import Evaluation, Objective, ScoredRows, evaluate_regression, predictions_csv
 from party_b.leaks import RunSize, flows_of, leaks_of
-from party_b.report import ModelPart, RowCounts, RunRecord, Traffic, report_html, report_json
+from party_b.report import (
+    ModelPart,
+    RowCounts,
+    RunRecord,
+    computing_by_party,
+    report_html,
+    report_json,
+    roles_of,
+    traffic_by_party,
+)
 
 # In the order in which they are fetched; the page for people comes after the file for scripts.
 ARTIFACTS = (
@@ -112,15 +121,11 @@ def _record(outcome: RunOutcome, evaluation: Evaluation) -> RunRecord:
         alignment="reused" if outcome.aligned.reused else "new",
         described=outcome.aligned.described,
     )
-    sent, received = outcome.own_traffic
-    traffic = {job.active: Traffic(sent, received)} | {
-        name: Traffic(reply.sent_bytes, reply.received_bytes) for name, reply in outcome.replies.items()
-    }
     return RunRecord(
         settings=json.loads(job.canonical_json()),
         job_id=outcome.job_id,
         version=package_version(),
-        parties=_roles(job),
+        parties=roles_of(job),
         rows=RowCounts(outcome.rows, len(outcome.labels), size.train, size.test),
         rounds=size.rounds,
         converged=outcome.converged,
@@ -130,9 +135,8 @@ def _record(outcome: RunOutcome, evaluation: Evaluation) -> RunRecord:
         lift=evaluation.lift,
         seconds_total=sum(outcome.seconds.values()),
         seconds_by_phase=outcome.seconds,
-        seconds_by_party={job.active: dict(outcome.computing)}
-        | {name: dict(reply.seconds) for name, reply in outcome.replies.items()},
-        traffic=traffic,
+        seconds_by_party=computing_by_party(job.active, outcome.computing, outcome.replies),
+        traffic=traffic_by_party(job.active, outcome.own_traffic, outcome.replies),
         losses=evaluation.losses,
         leaks=leaks_of(job, size),
         models={job.active: model_part(job, design, outcome.weights)},

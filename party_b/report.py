@@ -11,6 +11,8 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from common.rpc.pb import job_pb2 as pb
+from common.runtime.config_job_base import JobBase
 from common.runtime.estimate import Estimate
 from common.types import Role
 from party_b.diagram import draw
@@ -116,6 +118,28 @@ class RunRecord:
     def algorithm(self) -> str:
         """The job's algorithm."""
         return str(self.settings["algorithm"])
+
+
+def roles_of(job: JobBase) -> dict[str, Role]:
+    """Return every party's role, in the order in which the report lists them."""
+    order: tuple[Role, ...] = ("passive", "active", "coordinator")
+    return {name: role for role in order for name in job.members if job.role_of(name) == role}
+
+
+def traffic_by_party(
+    active: str, own: tuple[int, int], replies: Mapping[str, pb.CloseJobReply]
+) -> dict[str, Traffic]:
+    """Return the bytes (sent, received) that the active party counted itself, and those that others told."""
+    return {active: Traffic(*own)} | {
+        name: Traffic(reply.sent_bytes, reply.received_bytes) for name, reply in replies.items()
+    }
+
+
+def computing_by_party(
+    active: str, own: Mapping[str, float], replies: Mapping[str, pb.CloseJobReply]
+) -> dict[str, dict[str, float]]:
+    """Return the seconds by phase that each party computed, by its own clock."""
+    return {active: dict(own)} | {name: dict(reply.seconds) for name, reply in replies.items()}
 
 
 def report_json(record: RunRecord) -> dict[str, object]:

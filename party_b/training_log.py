@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from common.errors import DataError, JobError
+from common.errors import JobError
 from common.glm.conjugate import Turn
 from common.glm.solvers import SolverState
 from common.runtime.checkpoint import Checkpoint
+from common.runtime.kept_data import hold_to
 
-_BEGUN = "begun"
 _LOSSES = "losses"
 # So many rounds' losses travel with every round; a longer history is written again as seldom as that.
 _LOSSES_EVERY = 256
@@ -50,15 +50,7 @@ class TrainingLog:
         Raises:
             DataError: They have changed.
         """
-        kept = self.checkpoint.kept(_BEGUN)
-        if kept is None:
-            self.checkpoint.keep(_BEGUN, facts)
-        elif kept != facts:
-            changed = ", ".join(sorted(name for name in facts if facts[name] != kept.get(name)))
-            raise DataError(
-                f"the job cannot go on: what it began with has changed ({changed})",
-                advice="Put the data back as it was, or submit the job again.",
-            )
+        hold_to(self.checkpoint, facts)
 
     def keep(self, last: KeptRound) -> None:
         """Keep a round, durably, before anything computed from it is sent."""

@@ -21,7 +21,16 @@ from party_b.alignment import Aligned
 from party_b.classification import classified
 from party_b.evaluation import Evaluation, ScoredRows, predictions_csv, regressed
 from party_b.leaks_vfb2 import Vfb2Size, vfb2_flows, vfb2_leaks
-from party_b.report import ModelPart, RowCounts, RunRecord, Traffic, report_html, report_json
+from party_b.report import (
+    ModelPart,
+    RowCounts,
+    RunRecord,
+    computing_by_party,
+    report_html,
+    report_json,
+    roles_of,
+    traffic_by_party,
+)
 from party_b.vfb2_epochs import EpochBook
 from party_b.vfb2_trained import Vfb2Trained
 
@@ -94,13 +103,12 @@ def _record(outcome: Vfb2Outcome, evaluation: Evaluation) -> RunRecord:
         shared=outcome.aligned.shared,
         reused=outcome.aligned.reused,
     )
-    sent, received = outcome.own_traffic
     features = columns.preprocessing.features
     return RunRecord(
         settings=json.loads(job.canonical_json()),
         job_id=outcome.job_id,
         version=package_version(),
-        parties=_roles(job),
+        parties=roles_of(job),
         rows=RowCounts(outcome.trained.rows, len(outcome.labels.values), size.train, size.test),
         rounds=size.epochs,
         converged=book.converged,
@@ -110,10 +118,8 @@ def _record(outcome: Vfb2Outcome, evaluation: Evaluation) -> RunRecord:
         lift=evaluation.lift,
         seconds_total=sum(outcome.seconds.values()),
         seconds_by_phase=outcome.seconds,
-        seconds_by_party={job.active: dict(outcome.computing)}
-        | {name: dict(reply.seconds) for name, reply in outcome.replies.items()},
-        traffic={job.active: Traffic(sent, received)}
-        | {name: Traffic(reply.sent_bytes, reply.received_bytes) for name, reply in outcome.replies.items()},
+        seconds_by_party=computing_by_party(job.active, outcome.computing, outcome.replies),
+        traffic=traffic_by_party(job.active, outcome.own_traffic, outcome.replies),
         leaks=vfb2_leaks(job, size),
         models={
             job.active: ModelPart(

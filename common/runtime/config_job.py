@@ -100,12 +100,7 @@ class JobConfig(JobBase):
         return self
 
     def _broken(self) -> Iterator[Problem]:
-        seen = {self.active}
-        named = [(("passive", index), name) for index, name in enumerate(self.passive)]
-        for path, name in [*named, (("coordinator",), self.coordinator)]:
-            if name in seen:
-                yield Problem(path, f'"{name}" already has another part in this job')
-            seen.add(name)
+        yield from self.named_twice()
         if self.crypto.rounds == "gram" and self.train.batch_size is not None:
             yield Problem(
                 ("train", "batch_size"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 
 from pydantic import Field
 
 from common.runtime.config_errors import Name, Section
+from common.runtime.yaml_source import KeyPath, Problem
 from common.types import Role
 
 
@@ -62,6 +64,17 @@ class JobBase(Section):
             return "active"
         return "passive" if party in self.passive else None
 
+    def named_twice(self) -> Iterator[Problem]:
+        """Yield a problem for every party that has two parts in the job."""
+        seen = {self.active}
+        for key in ("also_active", "passive", "coordinator"):
+            named: tuple[str, ...] | str | None = getattr(self, key, None)
+            for index, name in enumerate((named,) if isinstance(named, str) else named or ()):
+                path: KeyPath = (key,) if isinstance(named, str) else (key, index)
+                if name in seen:
+                    yield Problem(path, f'"{name}" already has another part in this job')
+                seen.add(name)
+
     def canonical_json(self) -> bytes:
         """Return the one spelling of this job, which parties compare by its digest."""
         values = self.model_dump(mode="json")
@@ -70,3 +83,24 @@ class JobBase(Section):
     def digest(self) -> bytes:
         """Return the SHA-256 of the canonical JSON."""
         return hashlib.sha256(self.canonical_json()).digest()
+
+
+class JointJob(JobBase):
+    """A job in which several active parties may take part; the first one conducts."""
+
+    also_active: tuple[Name, ...] = ()
+    passive: tuple[Name, ...] = ()
+
+    @property
+    def guests(self) -> tuple[str, ...]:
+        """Everybody but the conducting party."""
+        return (*self.also_active, *self.passive)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Every party of the job, the conducting one first."""
+        return (self.active, *self.guests)
+
+    def role_of(self, party: str) -> Role | None:
+        """Return the role that the job gives to a party, None when it names it nowhere."""
+        return "active" if party in self.also_active else super().role_of(party)

@@ -216,11 +216,7 @@ class NetJob(JobBase):
             yield Problem(("passive",), "B alone has no passive party")
         if self.algorithm != "local" and not self.passive:
             yield Problem(("passive",), "needs at least one party")
-        for index, name in enumerate(self.passive):
-            if name in (self.active, *self.passive[:index]):
-                yield Problem(("passive", index), f'"{name}" already has another part in this job')
-        if self.coordinator in self.members:
-            yield Problem(("coordinator",), f'"{self.coordinator}" already has another part in this job')
+        yield from self.named_twice()
         if not self.data.intercept:
             yield Problem(("data", "intercept"), "must be true: networks always have one")
         if not self.data.standardize:

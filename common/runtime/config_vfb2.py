@@ -11,7 +11,7 @@ from common.glm.score_losses import LossName
 from common.glm.update_rules import RuleName
 from common.runtime.config_errors import KeyBits, Name, Section, require
 from common.runtime.config_job import JobModel, Seed
-from common.runtime.config_job_base import JobBase, JobRows
+from common.runtime.config_job_base import JobRows, JointJob
 from common.runtime.yaml_source import Problem
 from common.types import Role
 
@@ -71,15 +71,13 @@ class Vfb2Train(Section):
     seed: Seed = 0
 
 
-class Vfb2Job(JobBase):
+class Vfb2Job(JointJob):
     """Training between q parties, of which m ≥ 1 are active. The first active party conducts.
 
     A coordinator may be named, as other jobs do, and has no part.
     """
 
     algorithm: Literal["vfb2"]
-    also_active: tuple[Name, ...] = ()
-    passive: tuple[Name, ...] = ()
     coordinator: Name | None = None
     data: Vfb2Data
     model: JobModel = JobModel()
@@ -113,16 +111,7 @@ class Vfb2Job(JobBase):
         return self
 
     def _broken(self) -> Iterator[Problem]:
-        seen = {self.active}
-        named: list[tuple[tuple[str | int, ...], str]] = []
-        named += [(("also_active", index), name) for index, name in enumerate(self.also_active)]
-        named += [(("passive", index), name) for index, name in enumerate(self.passive)]
-        if self.coordinator is not None:
-            named.append((("coordinator",), self.coordinator))
-        for path, name in named:
-            if name in seen:
-                yield Problem(path, f'"{name}" already has another part in this job')
-            seen.add(name)
+        yield from self.named_twice()
         if not self.guests:
             yield Problem(("passive",), "names nobody: two parties at least train together")
         if self.data.positive is not None and not self.is_classifier:
@@ -152,16 +141,6 @@ class Vfb2Job(JobBase):
         return (self.active, *self.also_active)
 
     @property
-    def guests(self) -> tuple[str, ...]:
-        """Everybody but the conducting party."""
-        return (*self.also_active, *self.passive)
-
-    @property
-    def members(self) -> tuple[str, ...]:
-        """All q parties."""
-        return (self.active, *self.guests)
-
-    @property
     def takes_sparse_columns(self) -> bool:
         """Sparse columns stay sparse: memory and work grow with what is not zero."""
         return True
@@ -183,9 +162,7 @@ class Vfb2Job(JobBase):
 
     def role_of(self, party: str) -> Role | None:
         """Return the role that the job gives to a party, None when it names it nowhere."""
-        if party == self.coordinator:
-            return "coordinator"
-        return "active" if party in self.also_active else super().role_of(party)
+        return "coordinator" if party == self.coordinator else super().role_of(party)
 
 
 def _gathered(values: dict[str, Any]) -> dict[str, Any]:

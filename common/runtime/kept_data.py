@@ -1,32 +1,43 @@
-"""Holds a job that goes on after a loss to the rows that it began with."""
+"""Holds a job that goes on after a loss to what it began with."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from common.data.table import Table
 from common.errors import DataError
 from common.runtime.checkpoint import Checkpoint
 
-_DATA = "data"
+_BEGUN = "begun"
 
 
-def hold_to_data(checkpoint: Checkpoint, table: Table, dataset: str) -> None:
-    """Note durably which rows a job began with, or refuse to go on with others.
+def hold_to(checkpoint: Checkpoint, facts: Mapping[str, object], where: str = "") -> None:
+    """Note durably what a job began with, or refuse to go on with anything else.
 
     Args:
         checkpoint: Of the job, at this party.
-        table: The aligned rows as they were read now.
-        dataset: Its name, for the message.
+        facts: By name; digests and settings, which are never told to anybody.
+        where: They come from, for the message.
 
     Raises:
-        DataError: They are not the rows of the first time: weights of both would belong to no data at all.
+        DataError: They have changed: weights of before and after would belong to no data at all.
     """
-    digest = table.digest().hex()
-    kept = checkpoint.kept(_DATA)
+    kept = checkpoint.kept(_BEGUN)
     if kept is None:
-        checkpoint.keep(_DATA, digest)
-    elif kept != digest:
+        checkpoint.keep(_BEGUN, dict(facts))
+    elif kept != facts:
+        changed = ", ".join(sorted(name for name in facts if facts[name] != kept.get(name)))
         raise DataError(
-            f"the job cannot go on: the data set {dataset} is not the one that it began with",
-            where=table.source,
+            f"the job cannot go on: what it began with has changed ({changed})",
+            where=where,
             advice="Put the data back as it was, or submit the job again.",
         )
+
+
+def hold_to_data(checkpoint: Checkpoint, table: Table, dataset: str) -> None:
+    """Hold a job to its aligned rows, as they were read now; `dataset` is their name, for the message.
+
+    Raises:
+        DataError: They are not the rows of the first time.
+    """
+    hold_to(checkpoint, {f"data set {dataset}": table.digest().hex()}, table.source)

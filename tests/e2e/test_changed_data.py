@@ -32,7 +32,7 @@ async def comes_back_with_other_data(federation: Federation, config: Job, path: 
         record = await ended(operator, job_id)
     assert record.status == JOB_FAILED
     assert record.error.what.startswith("party_a reports: ")
-    assert "is not the one that it began with" in record.error.what
+    assert "what it began with has changed (data set" in record.error.what
 
 
 async def test_vfb2_does_not_go_on_with_other_data(start: Start, tmp_path: Path) -> None:
