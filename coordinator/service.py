@@ -22,8 +22,8 @@ from common.rpc.pb.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
 from common.rpc.server import PartyServer
 from common.rpc.wiretap import Tap, Wiretap
 from common.runtime.checkpoint import Checkpoint
-from common.runtime.config_job import JobConfig
-from common.runtime.config_party import PartyConfig
+from common.runtime.config.job import JobConfig
+from common.runtime.config.party import PartyConfig
 from common.runtime.hosting import HostedJob, JobHost
 from common.runtime.state import STATUS_FILE, JobStore
 from common.runtime.stopwatch import Stopwatch

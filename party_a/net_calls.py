@@ -16,8 +16,8 @@ from common.nets.protect import Singles
 from common.rpc.pb import splitnn_pb2 as pb
 from common.rpc.wiretap import Traffic
 from common.runtime.checkpoint import TRAINED, Checkpoint
-from common.runtime.config_net import NetJob, Run
-from common.runtime.config_party import PartyConfig
+from common.runtime.config.networks import NetJob, Run
+from common.runtime.config.party import PartyConfig
 from common.runtime.epoch_store import EpochStore, party_secret
 from common.runtime.guest.align_calls import AlignmentCalls
 from common.runtime.guest.job_calls import JobCalls

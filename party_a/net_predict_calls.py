@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from common.errors import Refused, RemoteProtocolError
 from common.nets.protect import Singles
 from common.rpc.pb import splitnn_pb2 as pb
-from common.runtime.config_party import PartyConfig
-from common.runtime.config_predict import PredictJob
+from common.runtime.config.party import PartyConfig
+from common.runtime.config.predict import PredictJob
 from common.runtime.guest.align_calls import AlignmentCalls
 from common.runtime.guest.job_calls import JobCalls
 from common.runtime.guest.quota import DailyQuota

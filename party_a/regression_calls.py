@@ -22,7 +22,7 @@ from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.wiretap import Traffic
 from common.runtime.checkpoint import Checkpoint
-from common.runtime.config_job import JobConfig
+from common.runtime.config.job import JobConfig
 from common.runtime.coordinator_client import CoordinatorClient
 from common.runtime.guest.align_calls import AlignmentCalls
 from common.runtime.guest.job_calls import JobCalls

@@ -19,16 +19,16 @@ from common.rpc.pb.vfb2_pb2_grpc import add_Vfb2Servicer_to_server
 from common.rpc.server import PartyServer
 from common.rpc.wiretap import Tap, Wiretap
 from common.runtime.checkpoint import Checkpoint
-from common.runtime.config_job import JobConfig
-from common.runtime.config_net import NetJob
-from common.runtime.config_party import PartyConfig
-from common.runtime.config_predict import PredictJob
-from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.config.job import JobConfig
+from common.runtime.config.job_kinds import Job
+from common.runtime.config.networks import NetJob
+from common.runtime.config.party import PartyConfig
+from common.runtime.config.predict import PredictJob
+from common.runtime.config.vfb2 import Vfb2Job
 from common.runtime.coordinator_client import CoordinatorClient
 from common.runtime.guest.quota import DailyQuota
 from common.runtime.guest.service import GuestTools, Hosted
 from common.runtime.hosting import is_loss
-from common.runtime.job_kinds import Job
 from common.runtime.linear_design import plain_design, read_dataset
 from common.runtime.net_halves import require_networks
 from common.runtime.state import JobStore

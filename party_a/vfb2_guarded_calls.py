@@ -16,7 +16,7 @@ from common.glm.asynchronous import UnseenUpdate
 from common.glm.rank_rule import require_company
 from common.rpc.pb import vfb2_pb2 as pb
 from common.runtime.compute import InProcessExecutor
-from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.config.vfb2 import Vfb2Job
 from common.runtime.vfb2.columns import Columns
 from common.runtime.vfb2.engine import Engine
 from common.runtime.vfb2.guard import (

@@ -12,16 +12,22 @@ from common.glm.labels import signed_labels
 from common.glm.logistic import fit_logistic, logistic_objective
 from common.glm.ridge import fit_ridge, penalties, ridge_objective, with_intercept
 from common.rpc.greeting import package_version
-from common.runtime.config_alone import AloneJob
+from common.runtime.config.alone import AloneJob
 from common.runtime.linear_design import LinearDesign, design_with_intercept, read_dataset
 from common.runtime.state import MODEL_FILE, JobStore
 from common.types import Floats
-from party_b.classification import evaluate_classifier
-from party_b.evaluation import Evaluation, Objective, ScoredRows, evaluate_regression, predictions_csv
 from party_b.job_life import JobLife, Tools
 from party_b.jobs import ActiveJob
-from party_b.outcome import intercept_of, model_part, own_model
-from party_b.report import RowCounts, RunRecord, Traffic, report_html, report_json
+from party_b.regression.outcome import intercept_of, model_part, own_model
+from party_b.reporting.classification import evaluate_classifier
+from party_b.reporting.evaluation import (
+    Evaluation,
+    Objective,
+    ScoredRows,
+    evaluate_regression,
+    predictions_csv,
+)
+from party_b.reporting.report import RowCounts, RunRecord, Traffic, report_html, report_json
 
 
 @dataclass(frozen=True, slots=True, eq=False)

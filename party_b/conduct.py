@@ -8,23 +8,23 @@ from typing import Protocol
 
 from common.errors import ColonnadeError
 from common.rpc.pb import job_pb2 as pb
-from common.runtime.config_alone import AloneJob
-from common.runtime.config_net import NetJob
-from common.runtime.config_predict import PredictJob
-from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.config.alone import AloneJob
+from common.runtime.config.networks import NetJob
+from common.runtime.config.predict import PredictJob
+from common.runtime.config.vfb2 import Vfb2Job
 from common.runtime.hosting import is_loss
 from common.runtime.saved_network import is_network
 from party_b.alone import AloneConductor
-from party_b.conductor import RegressionConductor
+from party_b.asynchronous.conductor import Vfb2Conductor
+from party_b.asynchronous.desk import ConductedDesk
 from party_b.job_life import JobLife, Tools
 from party_b.jobs import ActiveJob
-from party_b.net_conductor import NetConductor
-from party_b.net_prediction import NetPredictionConductor
+from party_b.networks.conductor import NetConductor
+from party_b.networks.prediction import NetPredictionConductor
 from party_b.prediction import PredictionConductor
-from party_b.rounds_choice import settle_rounds
+from party_b.regression.conductor import RegressionConductor
+from party_b.regression.rounds_choice import settle_rounds
 from party_b.scoring_desk import ScoringDesk
-from party_b.vfb2_conductor import Vfb2Conductor
-from party_b.vfb2_desk import ConductedDesk
 
 
 @dataclass(frozen=True, slots=True)

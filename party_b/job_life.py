@@ -18,7 +18,7 @@ from common.rpc.pb import job_pb2 as pb
 from common.rpc.wiretap import Wiretap
 from common.runtime.alignment_cache import Alignment, AlignmentCache
 from common.runtime.checkpoint import CLOSING, Checkpoint
-from common.runtime.config_party import PartyConfig
+from common.runtime.config.party import PartyConfig
 from common.runtime.coordinator_client import CoordinatorClient, in_round
 from common.runtime.linear_design import alignment_key, id_rule
 from common.runtime.state import JobStore

@@ -18,8 +18,8 @@ from common.rpc.failures import detail_of
 from common.rpc.pb import active_party_pb2 as pb
 from common.rpc.pb.job_pb2 import ErrorDetail
 from common.runtime.checkpoint import MAX_ATTEMPTS, Checkpoint
-from common.runtime.config_party import PartyConfig
-from common.runtime.job_kinds import Job, kind_of
+from common.runtime.config.job_kinds import Job, kind_of
+from common.runtime.config.party import PartyConfig
 from common.runtime.state import STATUS_FILE, JobStore
 from common.runtime.stopwatch import Stopwatch
 

@@ -10,8 +10,8 @@ from common.rpc.pb import job_pb2 as pb
 from common.rpc.pb.passive_party_pb2_grpc import PassivePartyStub
 from common.rpc.presence import attend
 from common.rpc.wiretap import Wiretap
-from common.runtime.config_job_base import JobBase
-from common.runtime.config_party import PartyConfig
+from common.runtime.config.job_base import JobBase
+from common.runtime.config.party import PartyConfig
 from common.runtime.coordinator_client import peer_address
 from party_b.alignment_client import AlignmentClient
 

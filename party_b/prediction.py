@@ -12,7 +12,7 @@ from common.errors import LocalProtocolError, Refused, RemoteProtocolError
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.pb.he_linear_pb2 import PartialScores
 from common.rpc.pb.predict_pb2 import ScoreRowsRequest
-from common.runtime.config_predict import PredictJob
+from common.runtime.config.predict import PredictJob
 from common.runtime.new_rows import NewRows, read_new_rows
 from common.runtime.saved_model import SavedModel, load_model
 from common.types import Floats, Ints

@@ -18,7 +18,7 @@ from common.glm.losses import probabilities
 from common.glm.metrics import classification_metrics, regression_metrics
 from common.rpc.greeting import package_version
 from common.rpc.pb import job_pb2 as pb
-from common.runtime.config_predict import PredictJob
+from common.runtime.config.predict import PredictJob
 from common.runtime.saved_model import SavedModel
 from common.runtime.saved_network import SavedNetwork
 from common.runtime.state import JobStore

@@ -21,19 +21,19 @@ from common.rpc.pb.vfb2_pb2 import DESCRIPTOR as VFB2
 from common.rpc.pb.vfb2_pb2_grpc import add_Vfb2Servicer_to_server
 from common.rpc.server import PartyServer
 from common.rpc.wiretap import Tap, Wiretap
-from common.runtime.config_party import PartyConfig
-from common.runtime.config_predict import PredictJob, prediction_name
-from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.config.job_kinds import job_from_json
+from common.runtime.config.party import PartyConfig
+from common.runtime.config.predict import PredictJob, prediction_name
+from common.runtime.config.vfb2 import Vfb2Job
 from common.runtime.guest.service import GuestTools
-from common.runtime.job_kinds import job_from_json
 from common.runtime.state import JobStore
+from party_b.asynchronous.desk import ConductedDesk
+from party_b.asynchronous.guest import GuestServicer
 from party_b.conduct import Desks, conduct
 from party_b.job_life import Tools
 from party_b.jobs import ActiveJob, JobBook
-from party_b.outcome import ARTIFACTS
+from party_b.regression.outcome import ARTIFACTS
 from party_b.scoring_desk import ScoringDesk, ScoringSession
-from party_b.vfb2_desk import ConductedDesk
-from party_b.vfb2_guest import GuestServicer
 
 
 class ActiveService:

@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from common.errors import ColonnadeError
 from common.rpc.addresses import join_address, split_address
 from common.rpc.tls import Security, TlsFiles
-from common.runtime.config_party import PartyConfig, load_party
+from common.runtime.config.party import PartyConfig, load_party
 
 # Docker's own limit for the whole check is 10 s; most of the rest goes into starting Python.
 CALL_S = 5.0

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes
 
 from common.data.split import split_rows
-from common.runtime.config_job import JobConfig
-from common.runtime.config_local import load_local
+from common.runtime.config.job import JobConfig
+from common.runtime.config.local import load_local
 
 CONFIG = Path(__file__).parents[2] / "configs" / "local_reference.yaml"
 # A holds the first six columns, B the other four and the column of ones.

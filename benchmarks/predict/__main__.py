@@ -21,7 +21,7 @@ from common.rpc.pb.active_party_pb2 import JobRecord
 from common.runtime.cli.local_parties import LocalParties
 from common.runtime.cli.operator import Operator, operating, raise_if_unsuccessful
 from common.runtime.cli.predict import prediction_with
-from common.runtime.config_local import load_local
+from common.runtime.config.local import load_local
 
 TRAINED = 500
 COLUMNS = {"party_a": 10, "party_b": 10}

@@ -23,11 +23,11 @@ from common.rpc import certs
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.wiretap import Wiretap
 from common.runtime.compute import open_executor
-from common.runtime.config_job import JobConfig
-from common.runtime.config_party import PartyConfig, load_party
+from common.runtime.config.job import JobConfig
+from common.runtime.config.party import PartyConfig, load_party
 from common.runtime.stopwatch import Stopwatch
 from party_b.alignment import AlignmentConductor, Alike
-from party_b.passive_client import PassiveClient
+from party_b.regression.passive_client import PassiveClient
 
 _JOB = {
     "job": "psi-benchmark",

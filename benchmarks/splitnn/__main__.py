@@ -26,9 +26,9 @@ from common.nets.shape import NetSettings
 from common.nets.threads import use_threads
 from common.runtime.cli.local_parties import LocalParties
 from common.runtime.cli.operator import Operator, operating, raise_if_unsuccessful
-from common.runtime.config_local import LocalParty, load_local
-from common.runtime.config_net import NetJob
-from common.runtime.config_party import PartyConfig
+from common.runtime.config.local import LocalParty, load_local
+from common.runtime.config.networks import NetJob
+from common.runtime.config.party import PartyConfig
 from common.runtime.linear_design import read_dataset
 from common.runtime.net_design import encoded, optimisation_of, parts_of, shape_of
 

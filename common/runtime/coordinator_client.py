@@ -15,8 +15,8 @@ from common.rpc.pb import job_pb2 as pb
 from common.rpc.pb.coordinator_pb2_grpc import CoordinatorStub
 from common.rpc.presence import attend
 from common.rpc.wiretap import Wiretap
-from common.runtime.config_job import JobConfig
-from common.runtime.config_party import PartyConfig
+from common.runtime.config.job import JobConfig
+from common.runtime.config.party import PartyConfig
 from common.runtime.gram_messages import pieces
 
 

@@ -16,7 +16,7 @@ from common.crypto.masked_gradient import BLOCK_ROWS
 from common.crypto.plan import gradient_packing
 from common.rpc.chunks import CHUNK_BYTES, FLOWING_PIECES
 from common.runtime.calibration import Calibration, Machine
-from common.runtime.config_job import JobConfig
+from common.runtime.config.job import JobConfig
 from common.runtime.estimate_costs import Costs
 
 Rounds = Literal["rowwise", "gram"]

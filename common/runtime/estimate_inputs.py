@@ -13,11 +13,11 @@ from common.data.split import split_rows
 from common.errors import ConfigError
 from common.rpc.addresses import is_loopback
 from common.runtime.compute import available_cores
-from common.runtime.config_data import DatasetConfig
-from common.runtime.config_job import JobConfig
-from common.runtime.config_job_base import JobBase
-from common.runtime.config_local import LocalConfig
-from common.runtime.config_party import Compute, PartyConfig
+from common.runtime.config.data import DatasetConfig
+from common.runtime.config.job import JobConfig
+from common.runtime.config.job_base import JobBase
+from common.runtime.config.local import LocalConfig
+from common.runtime.config.party import Compute, PartyConfig
 from common.runtime.estimate import Place, Shape
 from common.runtime.linear_design import LinearDesign, design_with_intercept, open_dataset, plain_design
 

@@ -9,7 +9,7 @@ from common.crypto.gram_round import EncryptedDirection
 from common.rpc.chunks import CHUNK_BYTES
 from common.rpc.pb import he_gram_pb2 as gram
 from common.rpc.pb import job_pb2 as pb
-from common.runtime.config_job import JobConfig
+from common.runtime.config.job import JobConfig
 
 
 def held_pairs(job: JobConfig, party: str) -> tuple[str, ...]:

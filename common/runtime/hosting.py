@@ -18,11 +18,11 @@ from common.errors import ColonnadeError, PeerUnreachable, Refused, RemoteProtoc
 from common.rpc.greeting import check_caller
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.presence import Attendees
-from common.runtime.config_job import JobConfig
-from common.runtime.config_party import PartyConfig, Policy
-from common.runtime.config_predict import PredictJob
-from common.runtime.config_vfb2 import Vfb2Job
-from common.runtime.job_kinds import Job, job_from_json
+from common.runtime.config.job import JobConfig
+from common.runtime.config.job_kinds import Job, job_from_json
+from common.runtime.config.party import PartyConfig, Policy
+from common.runtime.config.predict import PredictJob
+from common.runtime.config.vfb2 import Vfb2Job
 from common.runtime.state import JobStore, checked_job_id
 from common.runtime.unfinished import Ending, GuestDisk, OpenedJob
 

@@ -30,12 +30,12 @@ from common.glm.gradient_descent import GradientStep
 from common.glm.losses import SQUARED, TAYLOR_LOGISTIC, QuadraticLoss
 from common.glm.rank_rule import require_rank_margin
 from common.runtime.alignment_cache import AlignmentKey
-from common.runtime.config_alone import AloneJob, TrainingJob
-from common.runtime.config_data import DatasetConfig
-from common.runtime.config_job import JobConfig
-from common.runtime.config_job_base import JobBase
-from common.runtime.config_net import NetJob
-from common.runtime.config_party import PartyConfig
+from common.runtime.config.alone import AloneJob, TrainingJob
+from common.runtime.config.data import DatasetConfig
+from common.runtime.config.job import JobConfig
+from common.runtime.config.job_base import JobBase
+from common.runtime.config.networks import NetJob
+from common.runtime.config.party import PartyConfig
 from common.runtime.memory import give_back
 from common.types import Floats, Ints
 

@@ -13,7 +13,7 @@ from common.crypto.gram_plan import GramPlan, GramRequest, prove_gram
 from common.crypto.gram_setup import GramTools
 from common.glm.conjugate import ConjugateScalars
 from common.glm.solvers import BlockSolver, BlockSystem, ConjugateBlock, GradientDescent
-from common.runtime.config_job import JobConfig
+from common.runtime.config.job import JobConfig
 from common.runtime.linear_design import LinearDesign, loss_of
 from common.types import Floats
 

@@ -18,8 +18,8 @@ from common.nets.batches import batches_in_epoch
 from common.nets.encoded import EncodedRows
 from common.nets.fields import FieldPlan, FieldSettings
 from common.nets.shape import NetShape, Optimisation
-from common.runtime.config_net import NetData, NetJob, Run
-from common.runtime.config_party import PartyConfig
+from common.runtime.config.networks import NetData, NetJob, Run
+from common.runtime.config.party import PartyConfig
 from common.types import Ints
 
 

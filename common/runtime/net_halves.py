@@ -17,7 +17,7 @@ from common.nets.available import require_torch
 from common.nets.encoded import EncodedRows
 from common.nets.protect import LabelDP, Marvell, MaxNorm, NoProtection, Protection, Release, Singles
 from common.nets.shape import NetSettings
-from common.runtime.config_net import NetJob, Run
+from common.runtime.config.networks import NetJob, Run
 from common.runtime.net_design import NetDesign, network_seed, optimisation_of, shape_of
 from common.types import Floats
 

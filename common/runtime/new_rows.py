@@ -16,8 +16,8 @@ from common.data.reading import Label, TableRequest, open_source, read_table
 from common.data.table import Table
 from common.data.wording import counted
 from common.errors import DataError, Refused
-from common.runtime.config_job_base import JobBase
-from common.runtime.config_party import PartyConfig
+from common.runtime.config.job_base import JobBase
+from common.runtime.config.party import PartyConfig
 from common.types import Floats
 
 

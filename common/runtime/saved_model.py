@@ -14,8 +14,8 @@ from common.data.matching import ModelColumns
 from common.data.preprocess import Preprocessing
 from common.data.table import Table
 from common.errors import DataError, UnknownJob
-from common.runtime.config_alone import AloneJob, TrainingJob
-from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.config.alone import AloneJob, TrainingJob
+from common.runtime.config.vfb2 import Vfb2Job
 from common.runtime.state import MODEL_FILE, JobStore, StateError
 from common.types import Floats
 

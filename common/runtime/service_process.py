@@ -25,7 +25,7 @@ import common
 from common.errors import ColonnadeError, ConfigError
 from common.runtime.compute import open_executor
 from common.runtime.compute_dask import DaskExecutor
-from common.runtime.config_party import Compute, PartyConfig, load_party
+from common.runtime.config.party import Compute, PartyConfig, load_party
 from common.runtime.state import JobStore
 from common.types import Role
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from common.errors import ColonnadeError, Refused, RemoteProtocolError, UnknownJob
 from common.rpc.pb import job_pb2 as pb
 from common.runtime.checkpoint import MAX_ATTEMPTS, TRAINED, Checkpoint
-from common.runtime.job_kinds import Job, job_from_json
+from common.runtime.config.job_kinds import Job, job_from_json
 from common.runtime.state import MODEL_FILE, STATUS_FILE, JobStore
 
 log = logging.getLogger("vfl.runtime")

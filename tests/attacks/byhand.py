@@ -16,7 +16,7 @@ from common.rpc.channels import Deadline
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb.job_pb2 import Turn
 from common.runtime.compute import InProcessExecutor
-from common.runtime.config_job import JobConfig
+from common.runtime.config.job import JobConfig
 from common.runtime.stopwatch import Stopwatch
 from party_b.alignment import AlignmentConductor, Alike
 from party_b.alignment_client import AlignmentClient

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from common.rpc.pb.active_party_pb2 import JOB_FINISHED
-from common.runtime.config_errors import UNSAFE_TEST_KEYS
-from common.runtime.config_job import JobConfig
+from common.runtime.config.errors import UNSAFE_TEST_KEYS
+from common.runtime.config.job import JobConfig
 from tests.attacks.captured import Captured
 from tests.attacks.world import Rows, World, job_of
 

@@ -16,7 +16,7 @@ from common.errors import ColonnadeError, PeerRefused
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as pb
 from common.runtime.compute import InProcessExecutor
-from common.runtime.config_job import JobConfig
+from common.runtime.config.job import JobConfig
 from tests.attacks.world import CALL_S, World, opening, turn_of
 
 CALLERS = ("party_a", "party_a2", "party_b", "stranger")

@@ -13,9 +13,9 @@ from common.crypto.entropy import SystemEntropy
 from common.crypto.private_key import PrivateKey
 from common.errors import ConfigError, PeerFailed, PeerRefused, RemoteProtocolError
 from common.rpc.pb.active_party_pb2 import JOB_FAILED, JOB_FINISHED, JobRecord
-from common.runtime.config_errors import UNSAFE_TEST_KEYS
-from common.runtime.config_job import JobConfig, load_job
-from common.runtime.config_party import load_party
+from common.runtime.config.errors import UNSAFE_TEST_KEYS
+from common.runtime.config.job import JobConfig, load_job
+from common.runtime.config.party import load_party
 from common.runtime.linear_design import cipher_for
 from tests.attacks.byhand import by_hand
 from tests.attacks.oracle import oracle_of

@@ -21,7 +21,7 @@ from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import predict_pb2 as pb
 from common.rpc.pb.active_party_pb2 import JOB_FINISHED
 from common.runtime.compute import InProcessExecutor
-from common.runtime.config_predict import PredictJob
+from common.runtime.config.predict import PredictJob
 from common.runtime.guest.quota import DailyQuota
 from common.runtime.state import StateError
 from common.runtime.stopwatch import Stopwatch

@@ -14,7 +14,7 @@ from common.nets.batches import epoch_batches
 from common.rpc.pb import splitnn_pb2 as net
 from common.rpc.pb.active_party_pb2 import JOB_FINISHED
 from common.rpc.wiretap import Passage
-from common.runtime.config_net import NetJob
+from common.runtime.config.networks import NetJob
 from common.runtime.epoch_store import SECRET_FILE
 from common.runtime.net_design import parts_of
 from common.runtime.state import make_folder, write_once

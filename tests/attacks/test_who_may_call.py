@@ -17,7 +17,7 @@ from common.rpc.greeting import make_greeting
 from common.rpc.pb import active_party_pb2 as active
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.pb import passive_party_pb2 as passive
-from common.runtime.config_job import JobConfig
+from common.runtime.config.job import JobConfig
 from tests.attacks.byhand import by_hand
 from tests.attacks.oracle import oracle_of
 from tests.attacks.world import CALL_S, Rows, World, job_of, opening, turn_of

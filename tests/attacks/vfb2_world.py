@@ -16,8 +16,8 @@ from common.rpc import certs
 from common.rpc.addresses import free_ports
 from common.rpc.pb import vfb2_pb2 as pb
 from common.rpc.pb.active_party_pb2 import JOB_FINISHED
-from common.runtime.config_party import PartyConfig, load_party
-from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.config.party import PartyConfig, load_party
+from common.runtime.config.vfb2 import Vfb2Job
 from tests.attacks import world as plain
 from tests.attacks.world import World
 

@@ -25,9 +25,9 @@ from common.rpc.pb.passive_party_pb2_grpc import PassivePartyStub
 from common.rpc.tls import Security, TlsFiles
 from common.rpc.wiretap import Passage, Wiretap
 from common.runtime.compute import InProcessExecutor
-from common.runtime.config_errors import UNSAFE_TEST_KEYS
-from common.runtime.config_job import JobConfig
-from common.runtime.config_party import PartyConfig, load_party
+from common.runtime.config.errors import UNSAFE_TEST_KEYS
+from common.runtime.config.job import JobConfig
+from common.runtime.config.party import PartyConfig, load_party
 from coordinator.service import CoordinatorService
 from party_a.service import PassiveService
 from party_b.service import ActiveService

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from common.runtime.config_data import DatasetConfig
+from common.runtime.config.data import DatasetConfig
 
 # Beside the project, where the inputs are kept that have been seen in practice.
 FOLDER = Path(__file__).parents[3] / "shared" / "data" / "nasty"

@@ -25,7 +25,7 @@ SIZE_MB = 50
 CHILD = """
 import json, resource, sys
 from pathlib import Path
-from common.runtime.config_data import DatasetConfig
+from common.runtime.config.data import DatasetConfig
 from common.runtime.linear_design import open_dataset
 
 def virtual():

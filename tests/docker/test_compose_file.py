@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from common.runtime.config_job import load_job
-from common.runtime.config_party import load_party
+from common.runtime.config.job import load_job
+from common.runtime.config.party import load_party
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTIES = ("party_a", "party_b", "coordinator")

@@ -10,10 +10,10 @@ import pytest
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from common.runtime.config_job import JobConfig
-from common.runtime.config_net import NetJob
-from common.runtime.config_party import PartyConfig
-from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.config.job import JobConfig
+from common.runtime.config.networks import NetJob
+from common.runtime.config.party import PartyConfig
+from common.runtime.config.vfb2 import Vfb2Job
 from tests.docs.markdown import ROOT, section, table_rows
 
 GUIDE = ROOT / "docs" / "guide.md"

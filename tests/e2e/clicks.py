@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from common.runtime.config_net import NetJob
+from common.runtime.config.networks import NetJob
 from tests.e2e.parties import Settings, changed, party
 
 ROWS, COMMON = 700, 500

@@ -19,8 +19,8 @@ from common.rpc.addresses import free_ports
 from common.rpc.certs import create_ca, issue
 from common.rpc.pb.active_party_pb2 import JOB_FINISHED, JobRecord
 from common.runtime.cli.operator import Operator, operating
-from common.runtime.config_job import JobConfig
-from common.runtime.config_party import PartyConfig, load_party
+from common.runtime.config.job import JobConfig
+from common.runtime.config.party import PartyConfig, load_party
 
 PROGRAMS = {
     "coordinator": "coordinator",

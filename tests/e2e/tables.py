@@ -11,7 +11,7 @@ import numpy as np
 
 from common.data.split import BatchSchedule, split_rows
 from common.glm.ridge import Descent, penalties, pooled_gradient_descent, with_intercept
-from common.runtime.config_job import JobConfig
+from common.runtime.config.job import JobConfig
 
 ROWS = 64
 COLUMNS = {"party_a": ("age", "bmi", "bp"), "party_a2": ("sugar", "pulse"), "party_b": ("income", "visits")}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from common.rpc.pb.active_party_pb2 import JOB_FAILED
-from common.runtime.job_kinds import Job
+from common.runtime.config.job_kinds import Job
 from tests.e2e.clicks import Clicks, clicks_job
 from tests.e2e.conftest import Start
 from tests.e2e.parties import Federation, ended, in_the_middle

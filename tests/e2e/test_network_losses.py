@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from common.rpc.pb.active_party_pb2 import JOB_FINISHED
 from common.runtime.cli.operator import Operator
-from common.runtime.config_net import NetJob
+from common.runtime.config.networks import NetJob
 from tests.e2e.clicks import Clicks, clicks_job
 from tests.e2e.conftest import Start
 from tests.e2e.parties import WITHIN_S, Federation, ended, eventually, in_the_middle

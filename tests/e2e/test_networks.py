@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from common.runtime.config_net import NetJob
+from common.runtime.config.networks import NetJob
 from tests.e2e.clicks import Clicks, clicks_job, scores_in
 from tests.e2e.conftest import Start
 from tests.e2e.parties import Federation, assert_error

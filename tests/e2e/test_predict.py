@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from common.data.split import split_rows
 from common.errors import JobError, PeerRefused, UnknownJob
 from common.rpc.pb.active_party_pb2 import JOB_FAILED
-from common.runtime.config_predict import PredictJob
+from common.runtime.config.predict import PredictJob
 from tests.e2e.conftest import Start
 from tests.e2e.parties import Federation, assert_error, ended, eventually, job, party
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from common.rpc.pb.active_party_pb2 import JOB_FINISHED, JobEvent
-from common.runtime.config_job import JobConfig
+from common.runtime.config.job import JobConfig
 from tests.e2e.conftest import three_parties
 from tests.e2e.parties import WITHIN_S, Federation, changed, ended, eventually, job
 

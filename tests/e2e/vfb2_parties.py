@@ -12,7 +12,7 @@ import numpy as np
 from common.data.split import split_rows
 from common.glm.feature_rows import DenseRows
 from common.glm.score_fit import fit_scores, score_objective
-from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.config.vfb2 import Vfb2Job
 from tests.e2e.parties import Federation, Settings, changed, party
 from tests.e2e.tables import read_csv, write_csv
 

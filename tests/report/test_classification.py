@@ -8,9 +8,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
 from common.glm.labels import signed_labels
-from party_b.classification import evaluate_classifier
-from party_b.evaluation import Objective, ScoredRows
-from party_b.report_text import verdict
+from party_b.reporting.classification import evaluate_classifier
+from party_b.reporting.evaluation import Objective, ScoredRows
+from party_b.reporting.wording import verdict
 
 RNG = np.random.default_rng(9)
 FEATURES = RNG.normal(size=(400, 3))

@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import mean_squared_error, r2_score
 
 from common.errors import LocalProtocolError, NumericError
-from party_b.evaluation import Objective, ScoredRows, evaluate_regression, predictions_csv
+from party_b.reporting.evaluation import Objective, ScoredRows, evaluate_regression, predictions_csv
 
 RANDOM = np.random.default_rng(3)
 OWN = RANDOM.normal(size=(90, 3))

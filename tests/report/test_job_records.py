@@ -13,8 +13,8 @@ import pytest
 from common.errors import ColonnadeError
 from common.rpc.pb import active_party_pb2 as pb
 from common.runtime.checkpoint import MAX_ATTEMPTS, Checkpoint
-from common.runtime.config_job import JobConfig
-from common.runtime.config_party import PartyConfig
+from common.runtime.config.job import JobConfig
+from common.runtime.config.party import PartyConfig
 from common.runtime.state import JobStore
 from party_b.jobs import MAX_FUTILE_ATTEMPTS, STATUS_FILE, ActiveJob, JobBook
 

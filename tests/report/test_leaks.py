@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from common.runtime.config_job import JobConfig
-from party_b.leaks import RunSize, flows_of, leaks_of
+from common.runtime.config.job import JobConfig
+from party_b.regression.leaks import RunSize, flows_of, leaks_of
 
 SIZE = RunSize(columns={"a": 6, "b": 5}, ids={"a": 500, "a2": 600, "b": 700}, train=309, test=133, rounds=10)
 

@@ -12,11 +12,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from party_b.diagram import draw
-from party_b.evaluation import Lift
-from party_b.leaks import Flow
-from party_b.report import ModelPart, RowCounts, RunRecord, Traffic, report_html, report_json
-from party_b.report_text import amount_of_bytes, duration, metric, verdict
+from party_b.reporting.diagram import Flow, draw
+from party_b.reporting.evaluation import Lift
+from party_b.reporting.report import ModelPart, RowCounts, RunRecord, Traffic, report_html, report_json
+from party_b.reporting.wording import amount_of_bytes, duration, metric, verdict
 
 GOOD = {"mse": 2937.0, "rmse": 54.19, "mae": 43.08, "r2": 0.4974}
 ALONE = {"mse": 3825.0, "rmse": 61.85, "mae": 48.96, "r2": 0.3454}

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.runtime.config_job import JobConfig
-from common.runtime.config_party import PartyConfig
+from common.runtime.config.job import JobConfig
+from common.runtime.config.party import PartyConfig
 from party_b.jobs import ActiveJob
-from party_b.rounds_choice import choose, settle_rounds
+from party_b.regression.rounds_choice import choose, settle_rounds
 
 
 @pytest.fixture(autouse=True)

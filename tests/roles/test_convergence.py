@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from common.errors import NumericError
-from party_b.convergence import Convergence
+from party_b.regression.convergence import Convergence
 
 
 def rounds_until_settled(losses, tolerance=1e-3, rounds_per_epoch=1):

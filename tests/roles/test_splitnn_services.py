@@ -14,7 +14,7 @@ from common.nets.batches import epoch_batches
 from common.nets.pooled import Half as PooledHalf
 from common.nets.pooled import PooledNetwork, train_pooled
 from common.rpc.pb.active_party_pb2 import JOB_FINISHED
-from common.runtime.config_net import NetJob
+from common.runtime.config.networks import NetJob
 from common.runtime.epoch_store import party_secret
 from common.runtime.linear_design import read_dataset
 from common.runtime.net_design import encoded, field_settings, parts_of

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from common.runtime.cli.init import FILES
-from common.runtime.config_job import load_job
-from common.runtime.config_party import load_party
+from common.runtime.config.job import load_job
+from common.runtime.config.party import load_party
 
 PARTIES = ("party_a", "party_b", "coordinator")
 

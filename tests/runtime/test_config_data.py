@@ -10,8 +10,8 @@ from common.data.ids import IdRule
 from common.data.preparation import Preparation
 from common.data.source import CsvFile, LibsvmFile, ParquetFiles, SqlQuery
 from common.errors import ConfigError
-from common.runtime.config_data import DatasetConfig
-from common.runtime.config_party import load_party
+from common.runtime.config.data import DatasetConfig
+from common.runtime.config.party import load_party
 
 SECRET = "s3cr3t"
 

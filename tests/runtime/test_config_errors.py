@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from common.errors import ConfigError, RemoteProtocolError
-from common.runtime.config_job import load_job
-from common.runtime.config_local import load_local
-from common.runtime.config_party import PartyConfig, load_party
-from common.runtime.job_kinds import job_from_json
+from common.runtime.config.job import load_job
+from common.runtime.config.job_kinds import job_from_json
+from common.runtime.config.local import load_local
+from common.runtime.config.party import PartyConfig, load_party
 
 Write = Callable[[str, str], Path]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from common.errors import RemoteProtocolError
-from common.runtime.config_job import JobConfig
-from common.runtime.job_kinds import job_from_json
+from common.runtime.config.job import JobConfig
+from common.runtime.config.job_kinds import job_from_json
 
 JOB: dict[str, Any] = {
     "job": "j",

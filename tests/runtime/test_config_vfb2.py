@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from common.errors import ConfigError
-from common.runtime.config_vfb2 import Vfb2Job
-from common.runtime.job_kinds import job_from_json, load_any_job
+from common.runtime.config.job_kinds import job_from_json, load_any_job
+from common.runtime.config.vfb2 import Vfb2Job
 
 JOB: dict[str, Any] = {
     "job": "j",

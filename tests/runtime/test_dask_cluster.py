@@ -17,7 +17,7 @@ from common.crypto.private_key import PrivateKey
 from common.errors import ConfigError
 from common.runtime.compute import InProcessExecutor, open_executor
 from common.runtime.compute_dask import DaskExecutor
-from common.runtime.config_party import load_party
+from common.runtime.config.party import load_party
 
 KEY_BITS = 512
 

@@ -18,7 +18,7 @@ from common.runtime.calibration import (
     measure,
     this_machine,
 )
-from common.runtime.config_job import JobConfig
+from common.runtime.config.job import JobConfig
 from common.runtime.estimate import Estimate, Shape, choose_rounds, estimate, most_rounds
 from common.runtime.estimate_inputs import plan_of, with_rows
 

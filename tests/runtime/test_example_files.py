@@ -11,10 +11,10 @@ import pytest
 
 from common.data.ids import IdRule
 from common.data.reading import read_csv_table
-from common.runtime.config_local import LocalConfig, load_local
-from common.runtime.config_party import load_party
-from common.runtime.job_kinds import load_any_job
-from common.runtime.yaml_source import read_document
+from common.runtime.config.job_kinds import load_any_job
+from common.runtime.config.local import LocalConfig, load_local
+from common.runtime.config.party import load_party
+from common.runtime.config.yaml_source import read_document
 
 CONFIGS = Path(str(importlib.resources.files("configs")))
 ROOT = Path(__file__).resolve().parents[2]

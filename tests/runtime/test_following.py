@@ -27,8 +27,8 @@ from common.rpc.wiretap import Wiretap
 from common.runtime.cli.console import ProgressLines
 from common.runtime.cli.follow import follow
 from common.runtime.cli.operator import operating, raise_if_unsuccessful
-from common.runtime.config_job import load_job
-from common.runtime.config_party import PartyConfig, load_party
+from common.runtime.config.job import load_job
+from common.runtime.config.party import PartyConfig, load_party
 
 Write = Callable[[str, str], Path]
 

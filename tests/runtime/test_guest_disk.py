@@ -11,8 +11,8 @@ import pytest
 from common.errors import Refused, RemoteProtocolError, UnknownJob
 from common.rpc.pb import job_pb2 as pb
 from common.runtime.checkpoint import TRAINED, Checkpoint
-from common.runtime.config_job import JobConfig
-from common.runtime.config_party import Deadlines, PartyConfig
+from common.runtime.config.job import JobConfig
+from common.runtime.config.party import Deadlines, PartyConfig
 from common.runtime.hosting import JobHost
 from common.runtime.saved_model import MODEL_FILE
 from common.runtime.state import STATUS_FILE, JobStore

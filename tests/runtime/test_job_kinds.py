@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from common.errors import ConfigError, RemoteProtocolError
-from common.runtime.config_alone import AloneJob
-from common.runtime.config_job import JobConfig
-from common.runtime.config_local import load_local
-from common.runtime.config_predict import PredictJob, prediction_name
-from common.runtime.job_kinds import job_from_json, load_any_job
+from common.runtime.config.alone import AloneJob
+from common.runtime.config.job import JobConfig
+from common.runtime.config.job_kinds import job_from_json, load_any_job
+from common.runtime.config.local import load_local
+from common.runtime.config.predict import PredictJob, prediction_name
 
 ALONE = {"job": "j", "algorithm": "local", "active": "b", "data": {"dataset": "d", "label": "y"}}
 PREDICT = {

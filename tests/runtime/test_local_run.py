@@ -23,8 +23,8 @@ from common.runtime.cli.demo import comparison_table
 from common.runtime.cli.init import example
 from common.runtime.cli.local_parties import CERTIFICATE_DAYS, LocalParties
 from common.runtime.cli.pooled import pooled_run
-from common.runtime.config_local import LocalConfig, load_local
-from common.runtime.config_party import load_party
+from common.runtime.config.local import LocalConfig, load_local
+from common.runtime.config.party import load_party
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 
 from common.data.preprocess import Preprocessing
 from common.errors import DataError
-from common.runtime.config_job import JobConfig
-from common.runtime.config_party import PartyConfig
+from common.runtime.config.job import JobConfig
+from common.runtime.config.party import PartyConfig
 from common.runtime.linear_design import design_with_intercept, read_dataset
 from common.runtime.new_rows import read_new_rows
 from common.runtime.saved_model import SavedModel, load_model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from party_b.vfb2_headway import Headway
+from party_b.asynchronous.headway import Headway
 
 
 def test_sessions_that_lead_nowhere_are_given_up_after_the_patience():

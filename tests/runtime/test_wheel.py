@@ -63,7 +63,7 @@ def test_the_top_level_of_a_wheel_is_exactly_our_packages(names: list[str]) -> N
         "configs/data/diabetes_a.csv",
         "configs/data/diabetes_b.csv",
         "common/rpc/pb/job_pb2.py",
-        "party_b/report.html.j2",
+        "party_b/reporting/report.html.j2",
     ],
 )
 def test_files_that_are_read_at_run_time_are_in_the_wheel(names: list[str], name: str) -> None:

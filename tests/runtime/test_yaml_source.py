@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from common.errors import ConfigError
-from common.runtime.yaml_source import Document, read_document
+from common.runtime.config.yaml_source import Document, read_document
 
 Write = Callable[[str, str], Path]
 

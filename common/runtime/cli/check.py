@@ -13,9 +13,9 @@ from rich.console import Console
 from common.errors import ConfigError
 from common.rpc.diagnose import Finding, Route, diagnose
 from common.runtime.cli.console import open_console, say
-from common.runtime.config_party import PartyConfig, party_of
-from common.runtime.job_kinds import Job, any_job_of
-from common.runtime.yaml_source import read_document
+from common.runtime.config.job_kinds import Job, any_job_of
+from common.runtime.config.party import PartyConfig, party_of
+from common.runtime.config.yaml_source import read_document
 
 
 def check(

@@ -18,14 +18,14 @@ from common.rpc.pb import job_pb2 as pb
 from common.rpc.pb.coordinator_pb2_grpc import CoordinatorStub
 from common.rpc.pb.passive_party_pb2_grpc import PassivePartyStub
 from common.rpc.wiretap import Wiretap
-from common.runtime.config_alone import AloneJob, TrainingJob
-from common.runtime.config_job import JobConfig
-from common.runtime.config_net import NetJob
-from common.runtime.config_party import PartyConfig
-from common.runtime.config_predict import PredictJob
-from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.config.alone import AloneJob, TrainingJob
+from common.runtime.config.job import JobConfig
+from common.runtime.config.job_kinds import Job
+from common.runtime.config.networks import NetJob
+from common.runtime.config.party import PartyConfig
+from common.runtime.config.predict import PredictJob
+from common.runtime.config.vfb2 import Vfb2Job
 from common.runtime.coordinator_client import peer_address
-from common.runtime.job_kinds import Job
 from common.runtime.linear_design import (
     LinearDesign,
     design_with_intercept,

@@ -12,9 +12,9 @@ from common.errors import ColonnadeError
 from common.rpc.addresses import split_address
 from common.rpc.certs import show
 from common.rpc.diagnose import Finding, Route, diagnose
-from common.runtime.config_data import DatasetConfig
-from common.runtime.config_errors import MIN_KEY_BITS
-from common.runtime.config_party import PartyConfig
+from common.runtime.config.data import DatasetConfig
+from common.runtime.config.errors import MIN_KEY_BITS
+from common.runtime.config.party import PartyConfig
 from common.runtime.linear_design import open_dataset
 from common.runtime.state import JobStore
 

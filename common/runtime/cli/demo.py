@@ -11,7 +11,7 @@ from common.runtime.cli.init import example
 from common.runtime.cli.local import OutFolder, default_folder, run_local
 from common.runtime.cli.operator import made_folder
 from common.runtime.cli.results import cost_table, measured_rows, metric_name, number, summary
-from common.runtime.config_local import load_local
+from common.runtime.config.local import load_local
 
 if TYPE_CHECKING:
     from common.runtime.cli.pooled import Pooled

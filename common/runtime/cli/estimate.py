@@ -12,9 +12,11 @@ from rich.console import Console
 from common.errors import ConfigError
 from common.runtime.calibration import Calibration, cache_folder, calibration, this_machine
 from common.runtime.cli.console import PlainTable, duration, open_console, say, size
-from common.runtime.config_job import JobConfig
-from common.runtime.config_local import local_of
-from common.runtime.config_party import load_party
+from common.runtime.config.job import JobConfig
+from common.runtime.config.job_kinds import any_job_of
+from common.runtime.config.local import local_of
+from common.runtime.config.party import load_party
+from common.runtime.config.yaml_source import read_document
 from common.runtime.estimate import Estimate, Place, Rounds, Shape, choose_rounds, estimate
 from common.runtime.estimate_inputs import (
     not_estimated,
@@ -24,8 +26,6 @@ from common.runtime.estimate_inputs import (
     shape_of_party,
     with_rows,
 )
-from common.runtime.job_kinds import any_job_of
-from common.runtime.yaml_source import read_document
 
 
 def estimate_command(

@@ -19,8 +19,8 @@ from common.runtime.cli.console import PlainTable, duration, open_console, say
 from common.runtime.cli.follow import Detached, OnInterrupt, fetch, follow_on_console
 from common.runtime.cli.operator import Operator, made_folder, operating, raise_if_unsuccessful
 from common.runtime.cli.results import print_results
-from common.runtime.config_party import PartyConfig, load_party
-from common.runtime.job_kinds import Job, load_any_job
+from common.runtime.config.job_kinds import Job, load_any_job
+from common.runtime.config.party import PartyConfig, load_party
 
 PartyFile = Annotated[
     Path, typer.Option("-p", "--party", metavar="PARTY_B.yaml", help="The active party's file.")

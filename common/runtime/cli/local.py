@@ -21,7 +21,7 @@ from common.runtime.cli.follow import follow, interrupts
 from common.runtime.cli.local_parties import LocalParties
 from common.runtime.cli.operator import Operator, made_folder, operating, raise_if_unsuccessful
 from common.runtime.cli.results import print_results
-from common.runtime.config_local import LocalConfig, load_local
+from common.runtime.config.local import LocalConfig, load_local
 from common.runtime.state import JobStore, write_atomically
 
 OutFolder = Annotated[

@@ -19,9 +19,9 @@ from common.errors import JobError
 from common.rpc.addresses import free_ports
 from common.rpc.certs import create_ca, issue
 from common.runtime.cli.serve import service_command
-from common.runtime.config_local import LocalConfig, LocalParty
-from common.runtime.config_party import PartyConfig, load_party
-from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.config.local import LocalConfig, LocalParty
+from common.runtime.config.party import PartyConfig, load_party
+from common.runtime.config.vfb2 import Vfb2Job
 from common.runtime.service_process import STOP_GRACE_S
 from common.types import Role
 

@@ -29,8 +29,8 @@ from common.rpc.pb.active_party_pb2 import (
 )
 from common.rpc.pb.active_party_pb2_grpc import ActivePartyStub
 from common.rpc.wiretap import Wiretap
-from common.runtime.config_party import PartyConfig
-from common.runtime.job_kinds import Job
+from common.runtime.config.job_kinds import Job
+from common.runtime.config.party import PartyConfig
 from common.runtime.state import write_atomically
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from common.data.table import Table
 from common.errors import ConfigError
 from common.glm.metrics import regression_metrics
 from common.glm.ridge import pooled_gradient_descent
-from common.runtime.config_job import JobConfig
-from common.runtime.config_local import LocalConfig, LocalParty
-from common.runtime.config_party import PartyConfig
+from common.runtime.config.job import JobConfig
+from common.runtime.config.local import LocalConfig, LocalParty
+from common.runtime.config.party import PartyConfig
 from common.runtime.linear_design import (
     LinearDesign,
     design_with_intercept,

@@ -20,10 +20,10 @@ from common.runtime.cli.follow import follow_on_console
 from common.runtime.cli.jobs import JobName, PartyFile, status_word
 from common.runtime.cli.operator import Operator, made_folder, operating, raise_if_unsuccessful
 from common.runtime.cli.results import print_results
-from common.runtime.config_party import PartyConfig, load_party
-from common.runtime.config_predict import PredictJob, prediction_name
-from common.runtime.config_vfb2 import Vfb2Job
-from common.runtime.job_kinds import job_from_json
+from common.runtime.config.job_kinds import job_from_json
+from common.runtime.config.party import PartyConfig, load_party
+from common.runtime.config.predict import PredictJob, prediction_name
+from common.runtime.config.vfb2 import Vfb2Job
 from common.runtime.state import write_atomically
 
 _PREDICTIONS = "predictions.csv"

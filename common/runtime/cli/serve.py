@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from common.runtime.config_party import party_of
-from common.runtime.yaml_source import read_document
+from common.runtime.config.party import party_of
+from common.runtime.config.yaml_source import read_document
 
 # The packages of the parties lie above this floor, so they are named here and not imported.
 PROGRAMS = {"passive": "party_a", "active": "party_b", "coordinator": "coordinator"}

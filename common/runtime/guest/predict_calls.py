@@ -12,8 +12,8 @@ from common.errors import Refused, RemoteProtocolError
 from common.rpc.chunks import chunk_slices
 from common.rpc.pb import predict_pb2 as pb
 from common.rpc.pb.he_linear_pb2 import PartialScores
-from common.runtime.config_party import PartyConfig
-from common.runtime.config_predict import PredictJob
+from common.runtime.config.party import PartyConfig
+from common.runtime.config.predict import PredictJob
 from common.runtime.guest.align_calls import AlignmentCalls
 from common.runtime.guest.job_calls import JobCalls
 from common.runtime.guest.quota import DailyQuota

@@ -21,16 +21,16 @@ from common.rpc.pb import job_pb2 as pb
 from common.rpc.pb import predict_pb2 as predict
 from common.rpc.wiretap import Wiretap
 from common.runtime.alignment_cache import AlignmentCache
-from common.runtime.config_job_base import JobBase
-from common.runtime.config_party import PartyConfig
-from common.runtime.config_predict import PredictJob
+from common.runtime.config.job_base import JobBase
+from common.runtime.config.job_kinds import Job
+from common.runtime.config.party import PartyConfig
+from common.runtime.config.predict import PredictJob
 from common.runtime.guest.align_calls import AlignmentCalls, OwnIds
 from common.runtime.guest.align_service import AlignServicer
 from common.runtime.guest.job_calls import JobCalls
 from common.runtime.guest.predict_calls import PredictionCalls, scorable
 from common.runtime.guest.quota import DailyQuota
 from common.runtime.hosting import HostedJob, JobHost
-from common.runtime.job_kinds import Job
 from common.runtime.linear_design import alignment_key, id_rule
 from common.runtime.saved_network import is_network
 from common.runtime.state import MODEL_FILE, STATUS_FILE, JobStore

@@ -20,8 +20,8 @@ from common.glm.labels import SignedLabels, signed_labels
 from common.glm.score_losses import penalty_named
 from common.glm.step_size import StepSchedule
 from common.glm.update_rules import rule_named
-from common.runtime.config_party import PartyConfig
-from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.config.party import PartyConfig
+from common.runtime.config.vfb2 import Vfb2Job
 from common.runtime.linear_design import INTERCEPT, read_labelled
 from common.types import Floats, Ints
 

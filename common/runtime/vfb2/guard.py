@@ -10,7 +10,7 @@ from common.crypto.plan import PlanRequest, prove_ranges
 from common.data.split import BatchSchedule
 from common.errors import RemoteProtocolError
 from common.glm.rank_rule import require_rank_margin
-from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.config.vfb2 import Vfb2Job
 from common.types import Ints
 
 SCALE = FixedPoint(32)

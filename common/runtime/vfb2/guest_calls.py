@@ -18,8 +18,8 @@ from common.rpc.pb import job_pb2
 from common.rpc.pb import vfb2_pb2 as pb
 from common.rpc.wiretap import Wiretap
 from common.runtime.checkpoint import TRAINED, Checkpoint
-from common.runtime.config_party import PartyConfig
-from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.config.party import PartyConfig
+from common.runtime.config.vfb2 import Vfb2Job
 from common.runtime.guest.align_calls import AlignmentCalls
 from common.runtime.guest.job_calls import JobCalls
 from common.runtime.kept_data import hold_to_data

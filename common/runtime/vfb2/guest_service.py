@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from common.data.table import Table
 from common.rpc.pb import job_pb2 as pb
-from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.config.vfb2 import Vfb2Job
 from common.runtime.coordinator_client import peer_address
 from common.runtime.guest.align_calls import AlignmentCalls
 from common.runtime.guest.service import GuestServicer, Hosted

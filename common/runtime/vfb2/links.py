@@ -14,7 +14,7 @@ from common.rpc.pb import job_pb2
 from common.rpc.pb import vfb2_pb2 as pb
 from common.rpc.pb.vfb2_pb2_grpc import Vfb2Stub
 from common.rpc.wiretap import Wiretap
-from common.runtime.config_party import PartyConfig
+from common.runtime.config.party import PartyConfig
 from common.runtime.coordinator_client import peer_address
 from common.runtime.vfb2.outbound import Outbound
 

@@ -11,7 +11,7 @@ from common.crypto.secure_sum import OpenShares, SumShare, Words
 from common.glm.asynchronous import ScoreRequest, Update
 from common.glm.collaboration import Collaboration
 from common.rpc.pb import job_pb2
-from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.config.vfb2 import Vfb2Job
 from common.runtime.vfb2.wire import Limits
 
 

@@ -17,7 +17,7 @@ from common.crypto.secure_sum import (
     TreeScheme,
 )
 from common.errors import RemoteProtocolError
-from common.runtime.config_vfb2 import Vfb2Job
+from common.runtime.config.vfb2 import Vfb2Job
 
 # Requests of one root that a party keeps besides those that its staleness allows: sums over many rows.
 _PIECES = 64

@@ -1,0 +1,1 @@
+"""Settings of jobs and parties: read once from YAML, checked, then frozen."""

@@ -1,0 +1,61 @@
+"""Whether A was worth it, in a job with networks: a headline and a few sentences, with numbers."""
+
+from __future__ import annotations
+
+from party_b.networks.findings import NAMES, Compared, NetFindings
+from party_b.reporting.evaluation import Lift
+from party_b.reporting.wording import Verdict, metric, signed
+
+
+def network_verdict(findings: NetFindings, lift: Lift | None, active: str) -> Verdict:
+    """Say what the job's own model is worth beside the active party alone, and how sure that is."""
+    if findings.own == "local":
+        return Verdict("unknown", "Alone", f"This is {active}'s own model: nobody else took part.")
+    if lift is None:
+        return Verdict("unknown", "Not compared", f"{active} alone was not measured in this run.")
+    name = findings.own
+    rows = f"On {lift.rows:,} test rows the AUC is {metric(lift.federated['auc'])} for {name} and "
+    rows += f"{metric(lift.local['auc'])} for {active} alone ({signed(100 * _gain(lift))} points)."
+    decisive = _decisive(findings)
+    sentences = [rows]
+    if decisive is None:
+        sentences.append(
+            "One seed shows little: two trainings of the same network differ by tenths of a point. "
+            "With compare: {seeds: 5} the job repeats everything and gives an interval."
+        )
+        return Verdict("unknown", "One run: not yet an answer", " ".join(sentences))
+    against = f"{active}'s own network" + (
+        " (two averaged)" if decisive.reference == NAMES["local_twice"] else ""
+    )
+    sentences.append(
+        f"Over {decisive.seeds} seeds {name} is {signed(decisive.mean)} ± {metric(decisive.half_width)} AUC "
+        f"points from {against} (95 % interval)."
+    )
+    tone, headline, end = _word(decisive)
+    return Verdict(tone, headline, " ".join([*sentences, end]))
+
+
+def _gain(lift: Lift) -> float:
+    return lift.federated["auc"] - lift.local["auc"]
+
+
+def _decisive(findings: NetFindings) -> Compared | None:
+    """Return the comparison that answers the question: two averaged networks, if ours has two heads."""
+    first = (NAMES["local"], NAMES["local_twice"])
+    for reference in first if findings.own == NAMES["splitnn"] else reversed(first):
+        for one in findings.compared:
+            if one.reference == reference and one.overlap == 1.0 and one.seeds > 1:
+                return one
+    return None
+
+
+def _word(found: Compared) -> tuple[str, str, str]:
+    if found.says == "better":
+        return "better", "A is worth it", "The whole interval is above 0: what A knows helps."
+    if found.says == "worse":
+        return "worse", "A is not worth it", "The whole interval is below 0: without A it is better."
+    return (
+        "same",
+        "No difference is shown",
+        "The interval includes 0: these runs do not show that A helps, nor that it does harm.",
+    )

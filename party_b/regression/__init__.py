@@ -1,0 +1,1 @@
+"""Encrypted regression as the active party conducts it: rounds, training, what a job leaves."""

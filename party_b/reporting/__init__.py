@@ -1,0 +1,1 @@
+"""What users read of a run, whatever the algorithm: metrics, lift, report.html and its drawings."""
