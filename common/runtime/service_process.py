@@ -26,6 +26,7 @@ from common.errors import ColonnadeError, ConfigError
 from common.runtime.compute import open_executor
 from common.runtime.compute_dask import DaskExecutor
 from common.runtime.config.party import Compute, PartyConfig, load_party
+from common.runtime.log_format import WithoutTexts
 from common.runtime.state import JobStore
 from common.types import Role
 
@@ -115,15 +116,13 @@ def check_imports() -> None:
 
 
 def set_up_logging(level: int) -> None:
-    """Send the log to stderr, one line a record; libraries below WARNING stay silent."""
+    """Send the log to stderr, one line a record; libraries are heard from WARNING on, tracebacks at DEBUG."""
     # gRPC's core would print its own lines beside ours; what they say is in our typed errors as well.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    logging.basicConfig(
-        level=logging.WARNING,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-        force=True,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    formatter = logging.Formatter if level <= logging.DEBUG else WithoutTexts
+    handler.setFormatter(formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("vfl").setLevel(level)
 
 

@@ -98,6 +98,33 @@ def test_an_unexpected_error_is_one_line_that_holds_no_value(start: Start) -> No
     assert "151.0" not in err
 
 
+@pytest.mark.parametrize("debug", [False, True])
+def test_the_log_names_an_error_and_shows_its_text_only_to_debug(start: Start, debug: bool) -> None:
+    """Texts of foreign errors may hold a value of a row; tracebacks are for --debug."""
+    lines = """
+        import asyncio, logging
+        async def broken():
+            try:
+                int("row 7 holds 151.0")
+            except ValueError as cause:
+                raise KeyError("label 152.0") from cause
+        task = asyncio.ensure_future(broken())
+        await asyncio.wait([task])
+        logging.getLogger("vfl.test").error("a job failed", exc_info=task.exception())
+        logging.getLogger("asyncio").error("never retrieved\\nfuture: %r", task, exc_info=task.exception())"""
+    process = start(*(["--debug"] if debug else []), line=lines)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.terminate()
+    _, err = process.communicate(timeout=30)
+
+    assert "a job failed" in err
+    assert "never retrieved" in err
+    assert ("  KeyError, program.py:" in err and "  ValueError, program.py:" in err) != debug
+    assert ("Traceback" in err) == debug
+    assert ("151.0" in err) == ("152.0" in err) == debug
+
+
 def test_debug_shows_the_traceback(start: Start) -> None:
     process = start("--debug", line="raise ValueError('x')")
     _, err = process.communicate(timeout=30)

@@ -26,7 +26,7 @@ from common.runtime.service_process import STOP_GRACE_S
 from common.types import Role
 
 # A party reads no data before it listens; this allows for a cold disk and a busy machine.
-START_S = 60.0
+START_S = 180.0
 
 # They are deleted with the run; a shorter life would only make every party warn of the near end.
 CERTIFICATE_DAYS = 60
@@ -60,10 +60,17 @@ class LocalProcess:
             if code is not None and code < 0
             else f"ended with exit code {code}"
         )
-        return JobError(
-            f"{self.party.party}'s service {how} {while_doing}",
-            where=f"{self.log}, which ends with:\n{_tail(self.log)}",
-        )
+        return self._failed(f"{how} {while_doing}")
+
+    def did_not_start(self) -> JobError:
+        """Return the error for a service that does not listen: it has ended, or takes too long."""
+        if self.process.returncode is not None:
+            return self.died("before it was listening")
+        return self._failed(f"was not listening after {START_S:.0f} s")
+
+    def _failed(self, how: str) -> JobError:
+        where = f"{self.log}, which ends with:\n{_tail(self.log)}"
+        return JobError(f"{self.party.party}'s service {how}", where=where)
 
 
 @dataclass(slots=True)
@@ -143,7 +150,7 @@ class LocalParties:
         if words[:3] != [started.party.party, "listening", "on"]:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(started.process.wait(), 1.0)
-            raise started.died("before it was listening")
+            raise started.did_not_start()
         return words[3]
 
     def _party_file(self, party: LocalParty) -> Mapping[str, Any]:
