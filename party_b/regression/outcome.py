@@ -88,7 +88,7 @@ def own_model(
         algorithm=job.algorithm,
         loss=saved_loss(job),
         active=job.active,
-        passive=job.passive,
+        passive=job.scorers,
         rounds=rounds,
         preprocessing=design.scaling,
         coefficients=weights[:columns],

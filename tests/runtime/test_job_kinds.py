@@ -13,6 +13,7 @@ from common.runtime.config.alone import AloneJob
 from common.runtime.config.job import JobConfig
 from common.runtime.config.job_kinds import job_from_json, load_any_job
 from common.runtime.config.local import load_local
+from common.runtime.config.networks import NetJob
 from common.runtime.config.predict import PredictJob, prediction_name
 
 ALONE = {"job": "j", "algorithm": "local", "active": "b", "data": {"dataset": "d", "label": "y"}}
@@ -55,8 +56,8 @@ def test_nobody_has_a_part_that_the_job_does_not_name() -> None:
         ({**PREDICT, "model": "../x"}, "model"),
         ({**PREDICT, "coordinator": "c"}, "coordinator: unknown key"),
         ({**PREDICT, "mode": "all"}, "'batch' or 'online'"),
-        ({**ALONE, "passive": ["a"]}, "passive"),
-        ({**ALONE, "train": {}}, "train: unknown key"),
+        ({**ALONE, "passive": ["b"]}, "already has another part"),
+        ({**ALONE, "train": {"solver": "gd"}}, "train.solver: unknown key"),
         ({**ALONE, "data": {"dataset": "d", "label": "y", "positive": "yes"}}, "model.loss: logistic"),
         ({**ALONE, "algorithm": ["local"]}, "algorithm"),
         ([], "not valid"),
@@ -77,6 +78,30 @@ def test_a_job_file_may_be_of_any_kind(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(json.dumps(ALONE))
     assert isinstance(load_any_job(path), AloneJob)
+
+
+def test_a_job_of_b_alone_may_name_others_who_have_no_part() -> None:
+    others = {"passive": ["a"], "coordinator": "c", "train": {"learning_rate": "auto", "seed": 3}}
+    job = AloneJob.model_validate_json(json.dumps({**ALONE, **others}))
+
+    assert (job.members, job.guests, job.scorers) == (("b",), (), ())
+    assert [job.role_of(name) for name in ("a", "b", "c", "d")] == ["passive", "active", "coordinator", None]
+
+
+@pytest.mark.parametrize("section", [None, "model", "train"])
+def test_settings_of_networks_may_stand_in_any_section_or_at_the_top(section: str | None) -> None:
+    keys = {"embedding_dim": 4, "bottom": [8], "batch_size": 16, "epochs": 2, "clip": 1.0}
+    given = {
+        **ALONE,
+        "algorithm": "splitnn",
+        "passive": ["a"],
+        **(keys if section is None else {section: keys}),
+    }
+    job = NetJob.model_validate_json(json.dumps(given))
+
+    assert (job.model.embedding_dim, job.model.bottom, job.privacy.clip) == (4, (8,), 1.0)
+    assert (job.train.batch_size, job.train.epochs) == (16, 2)
+    assert job_from_json(job.canonical_json()) == job
 
 
 @pytest.mark.parametrize("values", [ALONE, REGRESSION])

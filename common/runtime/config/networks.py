@@ -152,25 +152,36 @@ class Run:
 
 
 def _at_home(values: object) -> object:
-    """Move keys to the section where they belong, unless they stand there already."""
+    """Move keys to the section where they belong, from the top, too, unless they stand there already."""
     if not isinstance(values, Mapping):
         return values
     moved: dict[str, Any] = dict(values)
-    for home, names in _HOMES.items():
-        for section in ("train", "model", "privacy"):
+    for home, names in {**_HOMES, "train": frozenset(NetTrain.model_fields)}.items():
+        for section in (*_HOMES, "train"):
             moved = _moved(moved, section, home, names) if section != home else moved
+        moved = _down(moved, home, names)
     return _with_epsilon(moved)
 
 
 def _moved(values: dict[str, Any], section: str, home: str, names: frozenset[str]) -> dict[str, Any]:
-    given, target = values.get(section), values.get(home, {})
-    if not isinstance(given, Mapping) or not isinstance(target, Mapping):
+    given = values.get(section)
+    if not isinstance(given, Mapping) or not isinstance(values.get(home, {}), Mapping):
         return values
-    movable = {key: value for key, value in given.items() if key in names and key not in target}
+    found = _down({**given, home: values.get(home, {})}, home, names)
+    target = found.pop(home)
+    return {**values, section: found, home: target} if target else values
+
+
+def _down(values: dict[str, Any], home: str, names: frozenset[str]) -> dict[str, Any]:
+    """Move keys that stand beside a section into it."""
+    target = values.get(home, {})
+    if not isinstance(target, Mapping):
+        return values
+    movable = {key: value for key, value in values.items() if key in names and key not in target}
     if not movable:
         return values
-    rest = {key: value for key, value in given.items() if key not in movable}
-    return {**values, section: rest, home: {**target, **movable}}
+    rest = {key: value for key, value in values.items() if key not in movable}
+    return {**rest, home: {**target, **movable}}
 
 
 def _with_epsilon(values: dict[str, Any]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class Prediction(Section):
 class Policy(Section):
     """What this party agrees to; anything else is refused with the reason."""
 
-    algorithms: tuple[Literal["he_linear", "he_logistic", "vfb2", "splitnn", "jpl", "fpd"], ...] = (
+    algorithms: tuple[Literal["he_linear", "he_logistic", "vfb2", "splitnn", "jpl", "fpd", "local"], ...] = (
         "he_linear",
     )
     min_rows: int = Field(default=50, ge=1)
