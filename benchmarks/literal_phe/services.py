@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,11 +18,16 @@ import yaml
 
 from benchmarks.literal_phe.reference_run import CONFIG, Floats, ReferenceRun
 
-Kind = Literal["rowwise", "gram"]
+Kind = Literal["rowwise", "rowwise_short", "gram"]
 
 _AT_MOST_S = 600
 # A short and a long run: their difference is rounds alone, without tables, set-up and starting.
-_ROUNDS = {"rowwise": (5, 25), "gram": (10, 110)}
+_ROUNDS: Mapping[Kind, tuple[int, int]] = {"rowwise": (5, 25), "rowwise_short": (5, 25), "gram": (10, 110)}
+_CRYPTO: Mapping[Kind, Mapping[str, str]] = {
+    "rowwise": {"rounds": "rowwise"},
+    "rowwise_short": {"rounds": "rowwise", "noise": "short"},
+    "gram": {"rounds": "gram"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +81,13 @@ def _ids(path: Path) -> set[str]:
         return {row["id"] for row in csv.DictReader(file)}
 
 
-def _written(folder: Path, kind: str, rounds: int) -> Path:
+def _written(folder: Path, kind: Kind, rounds: int) -> Path:
     """Write the reference run's file with another kind and number of rounds."""
     settings: dict[str, Any] = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
-    settings["job"]["crypto"]["rounds"] = kind
+    settings["job"]["crypto"] |= _CRYPTO[kind]
     settings["job"]["train"] |= {"max_rounds": rounds, "learning_rate": 1.0e-2}
     for party in settings["parties"]:
+        party["policy"] = party.get("policy", {}) | {"noise": ["proven", "short"]}
         for dataset in party.get("datasets", {}).values():
             dataset["source"]["csv"] = str((CONFIG.parent / dataset["source"]["csv"]).resolve())
     path = folder / "local.yaml"

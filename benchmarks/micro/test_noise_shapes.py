@@ -30,10 +30,7 @@ SHAPE = pytest.mark.parametrize(("teeth", "blocks"), SHAPES)
 def test_build(benchmark: BenchmarkFixture, bench: Bench, teeth: int, blocks: int) -> None:
     key = bench.private.public
     entropy = SystemEntropy()
-    assert (
-        bench.private.decrypt(int(NoiseTable(key.modulus, key.noise_generator, teeth, blocks).draw(entropy)))
-        == 0
-    )
+    assert bench.private.decrypt(int(NoiseTable(key, teeth, blocks).draw(entropy))) == 0
     benchmark.extra_info["megabytes"] = round((blocks << teeth) * key.ciphertext_bytes / 2**20, 1)
     benchmark.pedantic(NoiseTable, args=(key.modulus, key.noise_generator, teeth, blocks), rounds=3)
 
@@ -42,7 +39,7 @@ def test_build(benchmark: BenchmarkFixture, bench: Bench, teeth: int, blocks: in
 @pytest.mark.benchmark(group="noise: draw one power")
 def test_draw(benchmark: BenchmarkFixture, bench: Bench, teeth: int, blocks: int) -> None:
     key = bench.private.public
-    table = NoiseTable(key.modulus, key.noise_generator, teeth, blocks)
+    table = NoiseTable(key, teeth, blocks)
     entropy = SystemEntropy()
     assert bench.private.decrypt(int(table.draw(entropy))) == 0
     benchmark.pedantic(table.draw, args=(entropy,), rounds=100, warmup_rounds=5)

@@ -286,14 +286,14 @@ def _noised_chunk(task: _NoiseTask) -> bytes:
 def _powers_of(task: _NoiseTask) -> Iterable[mpz]:
     if isinstance(task.noise, list):
         return [mpz(int.from_bytes(power, "big")) for power in task.noise]
-    table = noise_table(task.key.modulus, task.key.noise_generator)
+    table = noise_table(task.key)
     return [table.draw(task.noise) for _ in task.addends]
 
 
 def _fresh_powers(task: tuple[PublicKey, Entropy, int]) -> list[bytes]:
     """Return so many powers of the key's noise generator."""
     key, entropy, count = task
-    table = noise_table(key.modulus, key.noise_generator)
+    table = noise_table(key)
     return [int(table.draw(entropy)).to_bytes(key.ciphertext_bytes, "big") for _ in range(count)]
 
 

@@ -21,6 +21,7 @@ from gmpy2 import mpz
 
 from common.crypto.entropy import Entropy
 from common.crypto.halved import halve, whole
+from common.crypto.paillier import PublicKey
 
 # Measured at 2048 bits on one core (benchmarks/micro/test_noise_shapes.py): 12 x 6 is 14 MB, built in 0.15 s,
 # and a power takes 0.32 to 0.40 ms. Three squarings fewer (12 x 8) gain 3 %, and 13 x 5 gains 6 %, for 24 MB
@@ -34,17 +35,15 @@ _TABLES_KEPT = 4  # 14 MB each; a process serves few jobs at the same time
 class NoiseTable:
     """Powers of one key's noise generator, ready to be multiplied. Public values only."""
 
-    def __init__(self, modulus: int, generator: int, teeth: int = TEETH, blocks: int = BLOCKS) -> None:
-        self._modulus = mpz(modulus)
+    def __init__(self, key: PublicKey, teeth: int = TEETH, blocks: int = BLOCKS) -> None:
+        self._modulus = mpz(key.modulus)
         self._modulus_squared = self._modulus * self._modulus
         self._teeth = teeth
-        # r of |N|/2 bits is what Damgård, Jurik and Nielsen prove enough; the stretches round it up.
-        exponent_bits = (modulus.bit_length() + 1) // 2
-        self._stretch = -(-exponent_bits // teeth)
+        self._stretch = -(-key.noise_bits // teeth)  # Rounds the exponent up.
         # Pieces have as many bits as there are full rows of digits, the first few of them one more.
         full, longer = divmod(self._stretch, blocks)
         # For every block, a and β of table[j][m] = a·(1 + β·N).
-        self._tables = [self._block(generator, j * full + min(j, longer)) for j in range(blocks)]
+        self._tables = [self._block(key.noise_generator, j * full + min(j, longer)) for j in range(blocks)]
         self._rows = [self._tables[:longer]] * (longer > 0) + [self._tables] * full
 
     def _block(self, generator: int, first_bit: int) -> tuple[list[mpz], list[mpz]]:
@@ -98,6 +97,6 @@ class NoiseTable:
 
 
 @lru_cache(maxsize=_TABLES_KEPT)
-def noise_table(modulus: int, generator: int) -> NoiseTable:
+def noise_table(key: PublicKey) -> NoiseTable:
     """Return the key's table, built once in each process."""
-    return NoiseTable(modulus, generator)
+    return NoiseTable(key)

@@ -1,6 +1,6 @@
 """Paillier encryption on plain integers.
 
-    Enc(m) = (1 + m·N) · h_s^r  mod N²        h_s = (-x²)^N mod N², r random of |N|/2 bits
+    Enc(m) = (1 + m·N) · h_s^r  mod N²        h_s = (-x²)^N mod N², r random and short
     Enc(a) · Enc(b) = Enc(a + b)              Enc(a)^k = Enc(k·a)
 
 Paillier 1999 with the generator 1 + N; the short-exponent noise is Damgård, Jurik, Nielsen 2010, §4.2.
@@ -15,10 +15,16 @@ from dataclasses import dataclass, field
 import gmpy2
 
 from common.errors import RemoteProtocolError
+from common.types import Noise
 
 # Below this the sums of even a toy job do not fit. What is secure is policy, a matter of configuration.
 _SMALLEST_MODULUS_BITS = 128
 _PRIME_ROUNDS = 25
+
+# Twice the security level of a modulus (NIST SP 800-57 part 1, table 2, rounded up), by the largest modulus
+# it is for: the best known attack on an exponent of 2k bits takes 2^k steps.
+_SHORT_BITS = ((3072, 256), (7680, 384))
+_LONGEST_SHORT_BITS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +34,14 @@ class PublicKey:
     Attributes:
         modulus: N.
         noise_generator: h_s, an N-th power modulo N².
+        noise: How long its holder draws r; ciphertexts do not show it, and fit each other.
         modulus_squared: N².
         key_id: SHA-256 of both numbers, to be compared between parties.
     """
 
     modulus: int = field(repr=False)
     noise_generator: int = field(repr=False)
+    noise: Noise = "proven"
     modulus_squared: int = field(init=False, repr=False, compare=False)
     key_id: bytes = field(init=False, compare=False)
 
@@ -50,6 +58,11 @@ class PublicKey:
     def bits(self) -> int:
         """The length of N in bits."""
         return self.modulus.bit_length()
+
+    @property
+    def noise_bits(self) -> int:
+        """How many random bits the exponent r of fresh noise has, at least."""
+        return noise_bits(self.bits, self.noise)
 
     @property
     def residue_bytes(self) -> int:
@@ -72,7 +85,7 @@ class PublicKey:
         return self.noise_generator.to_bytes(self.ciphertext_bytes, "big")
 
     @classmethod
-    def from_bytes(cls, modulus: bytes, noise_generator: bytes) -> PublicKey:
+    def from_bytes(cls, modulus: bytes, noise_generator: bytes, noise: Noise = "proven") -> PublicKey:
         """Return the key that a peer sent, after every check that needs no private key.
 
         Raises:
@@ -86,10 +99,19 @@ class PublicKey:
             raise RemoteProtocolError("the public key's modulus is not a product of two odd primes")
         if not 1 < generator < number * number or gmpy2.gcd(generator, number) != 1:
             raise RemoteProtocolError("the public key's noise generator is out of range")
-        key = cls(number, generator)
+        key = cls(number, generator, noise)
         if len(noise_generator) != key.ciphertext_bytes:
             raise RemoteProtocolError("the public key's noise generator has the wrong width")
         return key
+
+
+def noise_bits(key_bits: int, noise: Noise) -> int:
+    """Return how many random bits the exponent r of noise has: half of |N|, as is proven, or fewer."""
+    proven = (key_bits + 1) // 2
+    if noise == "proven":
+        return proven
+    short = (bits for longest, bits in _SHORT_BITS if key_bits <= longest)
+    return min(proven, next(short, _LONGEST_SHORT_BITS))
 
 
 def encrypt(key: PublicKey, plaintext: int, noise: int) -> int:

@@ -22,6 +22,7 @@ from gmpy2 import mpz
 
 from common.crypto.entropy import SystemEntropy
 from common.crypto.noise import NoiseTable
+from common.crypto.paillier import PublicKey
 from common.runtime.compute import available_cores
 from common.runtime.state import write_atomically
 
@@ -94,7 +95,7 @@ def measure(key_bits: int) -> Calibration:
     factors = [mpz(secrets.randbits(2 * key_bits)) % squared for _ in range(_PRODUCTS)]
     start_s = time.thread_time()
     # A unit for certain: 4 and an odd number share no factor.
-    table = NoiseTable(int(modulus), 4 ** (key_bits // 2))
+    table = NoiseTable(PublicKey(int(modulus), 4 ** (key_bits // 2)))
     table_s = time.thread_time() - start_s
     entropy = SystemEntropy()
     exponent = mpz(secrets.randbits(key_bits // 2) | 1 << (key_bits // 2 - 1))

@@ -100,7 +100,7 @@ class CoordinatorClient:
                 raise RemoteProtocolError(
                     f"{party} has declared {declared} columns to {self.name}, but {count} to the others"
                 )
-        return PublicKey.from_bytes(reply.modulus, reply.noise_generator)
+        return PublicKey.from_bytes(reply.modulus, reply.noise_generator, self._job.crypto.noise)
 
     async def decrypt_gradient(self, number: int, masked: SealedVector) -> list[int]:
         """Return the residues of this party's masked gradient of a round."""

@@ -149,7 +149,7 @@ def estimate(shape: Shape, kind: Rounds, speed: Calibration, machine: Machine, p
         machine: This one.
         place: Whether all parties compute on this machine, or each on one like it.
     """
-    costs = Costs(speed, shape.job.crypto.key_bits)
+    costs = Costs(speed, shape.job.crypto.key_bits, shape.job.crypto.noise)
     phases = _alignment(shape) | (_gram(shape, costs) if kind == "gram" else _rowwise(shape, costs))
     parties = shape.job.members
     clocks = {phase: _clock(shape, works, machine, place) for phase, works in phases.items()}

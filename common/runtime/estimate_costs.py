@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from common.crypto.multiexp import column_cost
 from common.crypto.packing import Packing
+from common.crypto.paillier import noise_bits
 from common.runtime.calibration import Calibration
+from common.types import Noise
 
 # What Python and pickling add to every ciphertext that is made or taken, beside products.
 _HANDLING_S = 25e-6
@@ -22,6 +24,7 @@ class Costs:
 
     speed: Calibration
     key_bits: int
+    noise: Noise = "proven"
 
     @property
     def key_pair_s(self) -> float:
@@ -34,7 +37,9 @@ class Costs:
 
     def encrypted_s(self, count: int) -> float:
         """Return the time to encrypt, or to add plaintexts and re-randomise."""
-        return count * (self.speed.noise_s + 2 * self.speed.product_s + _HANDLING_S)
+        # A power takes as many products as its exponent has bits, by the same table.
+        shorter = noise_bits(self.key_bits, self.noise) / noise_bits(self.key_bits, "proven")
+        return count * (shorter * self.speed.noise_s + 2 * self.speed.product_s + _HANDLING_S)
 
     def sealed_s(self, count: int) -> float:
         """Return the time to add plaintexts to ciphertexts and re-randomise."""

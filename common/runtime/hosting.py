@@ -346,6 +346,11 @@ class JobHost(Generic[State]):
                 f"the job has {job.crypto.key_bits}",
                 advice="Raise crypto.key_bits in the job file.",
             )
+        if isinstance(job, JobConfig) and job.crypto.noise not in policy.noise:
+            raise Refused(
+                f"the policy of {own} does not allow crypto.noise: {job.crypto.noise}",
+                advice=f"The administrator of {own} decides on policy.noise in its party file.",
+            )
         if isinstance(job, Vfb2Job) and job.train.theta == "encrypted":
             _require_key(policy, own, job.train.theta_key_bits)
         for party in job.members:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from common.crypto.paillier import noise_bits
 from common.crypto.plan import gradient_packing
 from common.runtime.config.job import JobConfig
 from common.runtime.linear_design import loss_of
@@ -61,6 +62,7 @@ def leaks_of(job: JobConfig, size: RunSize) -> list[str]:
         "times "
         f"of its own messages, and every party's number of columns ({_columns(size)}).",
         whoever_holds_the_key(job) if gram else _whoever_holds_the_key(job),
+        *_noise(job),
     ]
 
 
@@ -70,6 +72,17 @@ def _whoever_holds_the_key(job: JobConfig) -> str:
         f"{_names(job.passive)} can decrypt every partial score and every residual, and so every label: "
         f"{job.coordinator} must not work together with anybody else in the job."
     )
+
+
+def _noise(job: JobConfig) -> Iterator[str]:
+    if job.crypto.noise == "short":
+        bits = noise_bits(job.crypto.key_bits, "short")
+        yield (
+            f"The noise of every ciphertext has {bits:,} random bits (crypto.noise: short), not the "
+            f"{noise_bits(job.crypto.key_bits, 'proven'):,} of the proof: what hides rows and residuals from "
+            "whoever has no key is the further assumption that powers with short exponents look like any "
+            "others."
+        )
 
 
 def flows_of(job: JobConfig, size: RunSize) -> list[Flow]:

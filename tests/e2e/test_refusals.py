@@ -56,6 +56,10 @@ BY_POLICY = {
         {"passive": ["strict_a"], "coordinator": "strict_c", "crypto": STRONG},
         ["strict_a", "does not allow jobs with strict_c"],
     ),
+    "short noise at A": (
+        {"crypto": {"noise": "short"}},
+        ["does not allow crypto.noise: short", "policy.noise"],
+    ),
     "small key at C": ({"coordinator": "strict_c"}, ["strict_c", "512 bits", "256"]),
     "unwanted peer at C": (
         {"coordinator": "strict_c", "crypto": STRONG},

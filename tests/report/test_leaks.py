@@ -53,6 +53,12 @@ def test_without_a_loss_nobody_is_said_to_know_it() -> None:
     assert "learnt the training loss" not in text
 
 
+def test_noise_without_a_proof_is_named() -> None:
+    assert "random bits" not in leaks()
+    short = JobConfig.model_validate(job().model_dump() | {"crypto": {"key_bits": 3072, "noise": "short"}})
+    assert "has 256 random bits (crypto.noise: short), not the 1,536" in leaks_of(short, SIZE)[-1]
+
+
 def test_the_curvature_is_named_only_when_it_was_told() -> None:
     assert "largest eigenvalue" in leaks(learning_rate="auto")
     assert "largest eigenvalue" not in leaks()

@@ -139,6 +139,8 @@ def test_rules_between_fields_of_a_party_file(
         ("crypto: {precision_bits: 7}", "crypto.precision_bits"),
         ("crypto: {key_bits: 1024}", "protect nothing"),
         ("crypto: {backend: rsa}", "should be 'gmpy2' or 'phe'"),
+        ("crypto: {noise: none}", "should be 'proven' or 'short'"),
+        ("crypto: {noise: short, backend: phe}", "must be proven with backend: phe"),
         ("coordinator: party_a", '"party_a" already has another part'),
         ("passive: [party_b]", '"party_b" already has another part'),
         ("passive: []", "passive"),

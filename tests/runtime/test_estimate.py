@@ -63,6 +63,13 @@ def test_row_wise_rounds_grow_with_the_rows_and_gram_rounds_do_not() -> None:
     assert many.seconds["training"] > 1.7 * few.seconds["training"]
 
 
+def test_short_noise_costs_less_where_ciphertexts_are_made() -> None:
+    proven, short = (expected(job_of(crypto={"noise": noise})) for noise in ("proven", "short"))
+    assert short.round_s < 0.7 * proven.round_s
+    gram = [expected(job_of(crypto={"noise": noise}), kind="gram") for noise in ("proven", "short")]
+    assert gram[1].seconds["training"] < gram[0].seconds["training"]
+
+
 def test_longer_keys_and_busy_cores_cost_more() -> None:
     job = job_of()
     shape = shape_of(job)

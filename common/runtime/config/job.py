@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from common.runtime.config.errors import KeyBits, Name, Section, require, validated
 from common.runtime.config.job_base import JobBase, JobRows
 from common.runtime.config.yaml_source import Document, Problem, read_document
-from common.types import Role
+from common.types import Noise, Role
 
 # A job is a page of settings; a peer that sends more sends something else.
 MAX_JOB_BYTES = 64 * 1024
@@ -82,6 +82,16 @@ class JobCrypto(Section):
     precision_bits: int = Field(default=32, ge=8, le=60)
     rounds: Literal["rowwise", "gram", "auto"] = "rowwise"
     backend: Literal["gmpy2", "phe"] = "gmpy2"
+    noise: Noise = "proven"
+
+    @model_validator(mode="after")
+    def _noise_of_the_backend(self) -> Self:
+        require(self._broken())
+        return self
+
+    def _broken(self) -> Iterator[Problem]:
+        if self.backend == "phe" and self.noise != "proven":
+            yield Problem(("noise",), "must be proven with backend: phe, whose noise is r^N")
 
 
 class JobConfig(JobBase):

@@ -26,7 +26,7 @@ from common.runtime.config.errors import (
     validated,
 )
 from common.runtime.config.yaml_source import Document, Problem, read_document
-from common.types import Role
+from common.types import Noise, Role
 
 log = logging.getLogger("vfl.runtime")
 
@@ -84,6 +84,7 @@ class Policy(Section):
     min_rows: int = Field(default=50, ge=1)
     min_intersection: int = Field(default=50, ge=1)
     min_key_bits: KeyBits = MIN_KEY_BITS
+    noise: tuple[Noise, ...] = ("proven",)
     peers: tuple[Name, ...] = ()
     prediction: Prediction | None = None
 
