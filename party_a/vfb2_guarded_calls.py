@@ -20,6 +20,7 @@ from common.runtime.config.vfb2 import Vfb2Job
 from common.runtime.vfb2.columns import Columns
 from common.runtime.vfb2.engine import Engine
 from common.runtime.vfb2.guard import (
+    MULTIPLYING,
     SCALE,
     fixed_batches,
     require_guarded,
@@ -116,7 +117,8 @@ class GuardedEngine(Engine):
         while self._pending and self._may_apply(self._pending[0][0]):
             update, vector = self._pending.popleft()
             self._masked[update.number] = update
-            sealed = self._veiled.masked(update, vector)
+            with self.watch.counted(MULTIPLYING):
+                sealed = self._veiled.masked(update, vector)
             self.say(pb.CollaboratorWord(masked=_masked(sealed.to_bytes(), number=update.number)))
 
     def _on_residues(self, root: str, message: pb.UnmaskedSums) -> None:
@@ -137,7 +139,8 @@ class GuardedEngine(Engine):
         vector = parse_ciphertexts(message.ciphertexts, self._known_key(), None)
         if self.collaboration.phase != "referring":
             return
-        self._veiled.absorb_reference(root, message.epoch, message.start, vector)
+        with self.watch.counted(MULTIPLYING):
+            self._veiled.absorb_reference(root, message.epoch, message.start, vector)
         if message.start + len(vector) == self.place.limits.train:
             sealed = self._veiled.masked_reference().to_bytes()
             self.say(pb.CollaboratorWord(masked=_masked(sealed, number=message.epoch, reference=True)))

@@ -52,9 +52,9 @@ class Unmatched:
         return len(self.common) < min(self.counts.values())
 
     def counted(self) -> str:
-        """Return how many ids are common, of how many that could be."""
-        most = min(self.counts.values())
-        return f"{len(self.common):,} of {most:,} ids are common to all parties"
+        """Return how many ids are common, and how many every party has."""
+        had = ", ".join(f"{count:,} at {party}" for party, count in sorted(self.counts.items()))
+        return f"{len(self.common):,} ids are common to all parties; there are {had}"
 
     async def explain(self, passive: Mapping[str, AlignmentClient], watch: Stopwatch) -> Explanation:
         """Ask parties of which unusually many ids have no partner what these look like, and compare."""

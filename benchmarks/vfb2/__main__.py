@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.vfb2 import asynchrony, dominated, lossless, scaling
@@ -42,38 +43,43 @@ def _options() -> argparse.Namespace:
 
 
 async def _async(options: argparse.Namespace) -> None:
-    pooled = load((options.set or ["credit"])[0], options.data).first(options.rows or 4_000)
-    usual = asynchrony.Settings()
-    updates = tuple(
-        (name, options.learning_rate or step, options.epochs or epochs)
-        for name, step, epochs in usual.updates
-        if name in (options.updates or ("sgd", "svrg", "saga"))
-    )
-    settings = asynchrony.Settings(
-        tuple(options.latency_ms or usual.latencies_ms),
-        updates,
-        options.slower_by,
-        (options.batch_size or [usual.batch_size])[0],
+    pooled = load((options.set or ["credit"])[0], options.data).first(options.rows)
+    paces = {
+        name: {mode: _pace(options, pace) for mode, pace in modes.items()}
+        for name, modes in asynchrony.PACES.items()
+        if name in (options.updates or asynchrony.PACES)
+    }
+    usual = asynchrony.Settings(paces)
+    settings = replace(
+        usual,
+        latencies_ms=tuple(options.latency_ms or usual.latencies_ms),
+        slower_by=options.slower_by,
+        batch_size=(options.batch_size or [usual.batch_size])[0],
     )
     await asynchrony.run(pooled, settings, Layout(options.parties, options.active))
 
 
+def _pace(options: argparse.Namespace, usual: asynchrony.Pace) -> asynchrony.Pace:
+    step, epochs = options.learning_rate or usual.step, options.epochs or usual.epochs
+    return replace(usual, step=step, epochs=epochs)
+
+
 async def _parties(options: argparse.Namespace) -> None:
-    pooled = scaling.wide(options.rows or 4_000, 4_000)
-    train = _train(options, "saga", 3, 64)
-    await scaling.parties(pooled, options.counts or (2, 4, 8), train)
+    pooled = scaling.wide(options.rows or 2_000, 4_000)
+    train = {**_train(options, "saga", 9, 256), "learning_rate": options.learning_rate or 0.01}
+    await scaling.parties(pooled, options.counts or (1, 2, 4, 8), train)
 
 
 async def _dominators(options: argparse.Namespace) -> None:
     pooled = load((options.set or ["a9a"])[0], options.data).first(options.rows or 4_000)
-    layout = Layout(options.parties, 1, (options.latency_ms or [5.0])[0] / 1e3)
-    train = {**_train(options, "saga", 4, 32), "max_staleness": 4}
+    layout = Layout(options.parties, 1, (options.latency_ms or [20.0])[0] / 1e3)
+    train = {**_train(options, "saga", 8, 32), "max_staleness": 4}
     await scaling.dominators(pooled, options.counts or (1, 2, 3), layout, train)
 
 
 async def _lossless(options: argparse.Namespace) -> None:
     sets = [load(name, options.data).first(options.rows) for name in options.set or ("credit", "a9a")]
-    train = {**_train(options, "svrg", 40, 64), "tolerance": 1e-10}
+    train = {**_train(options, "svrg", 12, 128), "learning_rate": options.learning_rate or 0.15}
     await lossless.run(sets, options.seeds, Layout(options.parties, options.active), train)
 
 

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,8 @@ from common.types import Floats
 
 _START_S = 120.0
 _DAYS = 60
+# Linear algebra in one thread a party: with more of them, parties on one machine would fight for its cores.
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +127,12 @@ class Federation:
 
 
 @asynccontextmanager
-async def federation(layout: Layout, pooled: Pooled, folder: Path) -> AsyncIterator[Federation]:
-    """Run the services of a layout while the block runs."""
+async def federation(
+    layout: Layout, pooled: Pooled, folder: Path, dealt: Sequence[Floats] | None = None
+) -> AsyncIterator[Federation]:
+    """Run the services of a layout while the block runs; `dealt` are the parties' columns, if not even."""
     create_ca(folder / "certs", "experiment, throw-away", _DAYS)
-    blocks = dict(zip(layout.names, pooled.blocks(layout.parties), strict=True))
+    blocks = dict(zip(layout.names, dealt or pooled.blocks(layout.parties), strict=True))
     ports = free_ports(len(layout.names))
     listens = {name: f"127.0.0.1:{port}" for name, port in zip(layout.names, ports, strict=True)}
     async with AsyncExitStack() as stack:
@@ -185,6 +189,7 @@ async def _started(folder: Path, name: str) -> Process:
             stdout=PIPE,
             stderr=log,
             start_new_session=True,
+            env=os.environ | _ONE_THREAD,
         )
     stdout = process.stdout
     line = b"" if stdout is None else await asyncio.wait_for(stdout.readline(), _START_S)

@@ -120,7 +120,7 @@ def losslessness(path: Path, rows: Sequence[Mapping[str, Any]], title: str) -> N
 def rates(path: Path, rows: Sequence[Mapping[str, Any]], title: str) -> None:
     """Draw dominated updates a second beside the bare echo stream."""
     with plt.rc_context(_STYLE):
-        figure, axes = plt.subplots(figsize=(4.8, 3.2))
+        figure, axes = plt.subplots(figsize=(6.0, 3.2))
         places = np.arange(len(rows))
         echo = [row["echo_per_s"] for row in rows]
         ours = [row["updates_per_s"] for row in rows]
@@ -132,9 +132,9 @@ def rates(path: Path, rows: Sequence[Mapping[str, Any]], title: str) -> None:
             axes.bar_label(bars, [f"{value:,.0f}" for value in values], fontsize=8)
         axes.set_xticks(places, [f"batch {row['batch_size']}" for row in rows])
         axes.set_ylabel("a second")
-        axes.set_title(title, loc="left", fontsize=10)
+        axes.set_title(title.replace(": ", "\n"), loc="left", fontsize=9)
         axes.margins(y=0.15)
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
         figure.tight_layout()
         figure.savefig(path)
         plt.close(figure)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 FOLDER = Path(__file__).with_name("results")
+_WIDTH = 140
 
 
 def keep(name: str, rows: Sequence[Mapping[str, Any]], **circumstances: Any) -> Path:
@@ -42,7 +43,7 @@ def show(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, st
         table.add_column(heading, justify="right")
     for row in rows:
         table.add_row(*(_text(row.get(key)) for key in columns))
-    Console().print(table)
+    Console(width=_WIDTH).print(table)
 
 
 def _text(value: object) -> str:

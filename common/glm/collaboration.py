@@ -226,6 +226,7 @@ class Collaboration:
         if self._start is None:
             raise RemoteProtocolError(f"step sizes cannot be tried in epoch {self.epoch}, {self.phase!r}")
         self.restore(replace(self._start, schedule=replace(self.schedule, first=first_step)))
+        self.progress.staleness.clear()  # what was tried is no part of training
 
     def finish(self, end: EpochEnd) -> None:
         """End training with the weights as they are.

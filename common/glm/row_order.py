@@ -34,20 +34,17 @@ class RowOrder:
     """The batches of one dominator, by their number from 1."""
 
     def __init__(self, rows: int, batch_size: int, seed: int, party: str) -> None:
-        """Plan passes of floor(rows / batch_size) batches.
+        """Plan passes of floor(rows / batch_size) batches; with fewer rows each batch is all of them.
 
         A pass leaves out rows that make no whole batch, other ones in each pass.
 
         Raises:
-            DataError: A batch would be empty, or larger than all rows.
+            DataError: A batch would be empty.
         """
-        if not 1 <= batch_size <= rows:
-            raise DataError(
-                f"batches of {batch_size} rows cannot be taken from {rows} training rows",
-                advice=f"set train.batch_size to at most {rows}",
-            )
+        if batch_size < 1 or rows < 1:
+            raise DataError(f"batches of {batch_size} rows cannot be taken from {rows} training rows")
         self._rows = rows
-        self._batch_size = batch_size
+        self._batch_size = min(batch_size, rows)
         self._text = f"colonnade vfb2 rows v1|{seed}|{party}|"
         self._pass = -1
         self._order: Ints = np.zeros(0, dtype=np.int64)

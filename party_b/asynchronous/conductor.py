@@ -206,6 +206,7 @@ class Vfb2Conductor:
         place = Place(own.party, job, self._turn, limits)
         kind = KeeperEngine if job.train.theta == "plain" else GuardedKeeperEngine
         engine = engine_for(kind, place, columns, labels, self._guest().folder)
+        engine.watch = self.life.watch
         book = await asyncio.to_thread(epoch_book, self._tools.store, self._active.job_id)
         self._desk.add(self._active.job_id, engine)
         return _Ready(aligned, table.ids, labels, columns, engine, book, {})

@@ -12,7 +12,14 @@ from common.crypto.paillier import PublicKey
 from common.glm.asynchronous import ReferencePart, Update
 from common.rpc.pb import vfb2_pb2 as pb
 from common.runtime.compute import InProcessExecutor
-from common.runtime.vfb2.guard import ROWS_PER_SEALED, SCALE, require_guarded, residues_to_bytes
+from common.runtime.vfb2.guard import (
+    DECRYPTING,
+    ENCRYPTING,
+    ROWS_PER_SEALED,
+    SCALE,
+    require_guarded,
+    residues_to_bytes,
+)
 from common.runtime.vfb2.journal import Journal
 from common.runtime.vfb2.outbound import Outbound
 from common.runtime.vfb2.place import Place
@@ -55,12 +62,16 @@ class GuardedKeeperEngine(KeeperEngine):
 
     def word_of(self, update: Update) -> pb.DominatorWord:
         """Return an update with its θ encrypted."""
-        return sealed_word(update, self.guarded.sealed(update.number).to_bytes())
+        with self.watch.counted(ENCRYPTING):
+            sealed = self.guarded.sealed(update.number).to_bytes()
+        return sealed_word(update, sealed)
 
     def reference_words(self, parts: Sequence[ReferencePart]) -> list[pb.DominatorWord]:
         """Return θ̃ encrypted, in pieces."""
         thetas = np.concatenate([part.thetas for part in parts])
-        epoch, whole = parts[0].epoch, self.guarded.sealed_reference(parts[0].epoch, thetas).to_bytes()
+        epoch = parts[0].epoch
+        with self.watch.counted(ENCRYPTING):
+            whole = self.guarded.sealed_reference(epoch, thetas).to_bytes()
         size = ROWS_PER_SEALED * self.public.ciphertext_bytes
         return [
             pb.DominatorWord(
@@ -87,6 +98,7 @@ class GuardedKeeperEngine(KeeperEngine):
     def _on_masked(self, peer: str, message: pb.MaskedSums) -> None:
         vector = parse_ciphertexts(message.ciphertexts, self.public, None)
         decrypt = self.guarded.decrypt_reference if message.reference else self.guarded.decrypt
-        residues = residues_to_bytes(decrypt(peer, message.number, vector), self.public)
+        with self.watch.counted(DECRYPTING):
+            residues = residues_to_bytes(decrypt(peer, message.number, vector), self.public)
         answer = pb.UnmaskedSums(reference=message.reference, number=message.number, residues=residues)
         self._links[peer].put(pb.DominatorWord(residues=answer))

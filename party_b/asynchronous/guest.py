@@ -74,7 +74,6 @@ def engine_for(kind: type[E], place: Place, columns: Columns, labels: Labels, fo
     """Return an active party's engine, standing where its journal says.
 
     Raises:
-        DataError: A batch would be larger than all training rows.
         StateError: The journal cannot be read.
     """
     job, party = place.job, place.party

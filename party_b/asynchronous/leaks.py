@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from common.crypto.aggregation_trees import describe_hiding
 from common.runtime.config.vfb2 import Vfb2Job
+from common.runtime.vfb2.guard import DECRYPTING, ENCRYPTING, MULTIPLYING, most_rows
 from common.runtime.vfb2.sums import tree_pairs
 from party_b.reporting.diagram import Flow
 
@@ -27,6 +28,7 @@ class Vfb2Size:
         updates: Of each active party.
         shared: Anonymous points that two parties' sets share, by pair; with one guest none.
         reused: Whether an earlier job's alignment served again.
+        computing: Seconds by party, by what was computed.
     """
 
     columns: Mapping[str, int]
@@ -37,6 +39,7 @@ class Vfb2Size:
     updates: Mapping[str, int]
     shared: Mapping[tuple[str, str], int] = field(default_factory=dict)
     reused: bool = False
+    computing: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def vfb2_leaks(job: Vfb2Job, size: Vfb2Size) -> list[str]:
@@ -45,6 +48,7 @@ def vfb2_leaks(job: Vfb2Job, size: Vfb2Size) -> list[str]:
         *(text for party in job.members for text in _labels(job, size, party)),
         *(text for party in job.dominators for text in _scores(job, size, party)),
         *_aggregation(job),
+        *_guarded_cost(job, size),
         *_keeper(job, size),
         *_ids(job, size),
         f"Every party knows the whole job file, the objective of all {size.epochs:,} epochs, and every "
@@ -54,7 +58,7 @@ def vfb2_leaks(job: Vfb2Job, size: Vfb2Size) -> list[str]:
 
 def vfb2_flows(job: Vfb2Job, size: Vfb2Size) -> list[Flow]:
     """Return what went over the wire, for the diagram of the report."""
-    batch, flows = f"{job.train.batch_size:,} rows an update", []
+    batch, flows = f"{most_rows(job, size.train):,} rows an update", []
     for root in job.dominators:
         count = f"{size.updates.get(root, 0):,} updates"
         for party in job.members:
@@ -82,12 +86,30 @@ def _guarded_labels(job: Vfb2Job, size: Vfb2Size, party: str, told: int) -> Iter
     yield (
         f"{party} received the derivative θ of the loss only encrypted under {job.active}'s own key, "
         f"{job.train.theta_key_bits} bits. It learnt its own gradient of each of {told:,} updates: {columns} "
-        f"numbers about at least {job.train.batch_size:,} rows, in batches that stayed the same. That is too "
-        "few to solve for the θ of a row; what a gradient says about its rows together it does say."
+        f"numbers about at least {min(job.train.batch_size, size.train):,} rows, in batches that stayed the "
+        "same. That is too few to solve for the θ of a row; what a gradient says about its rows together it "
+        "does say."
+    )
+
+
+def _guarded_cost(job: Vfb2Job, size: Vfb2Size) -> Iterator[str]:
+    """Say what hiding θ cost, by the parties' own clocks."""
+    if job.train.theta == "plain":
+        return
+    vectors = sum(size.updates.values())
+    rows = vectors * most_rows(job, size.train)
+    if job.train.update == "svrg":
+        vectors, rows = vectors + size.epochs, rows + size.epochs * size.train
+    decrypted = vectors * sum(size.columns[name] for name in job.guests)
+    own = size.computing.get(job.active, {})
+    others = ", ".join(
+        f"{name} for {size.computing.get(name, {}).get(MULTIPLYING, 0.0):.2f} s" for name in job.guests
     )
     yield (
-        f"What hiding θ cost: an update took one encryption a row, {columns} decryptions for {party}, and a "
-        "round trip more than in the clear."
+        f"What hiding θ cost: {job.active} encrypted about {rows:,} derivatives "
+        f"({own.get(ENCRYPTING, 0.0):.2f} s) and decrypted {decrypted:,} masked numbers "
+        f"({own.get(DECRYPTING, 0.0):.2f} s); under encryption multiplied {others}. "
+        "Every update took a round trip more than in the clear."
     )
 
 

@@ -102,6 +102,7 @@ def _record(outcome: Vfb2Outcome, evaluation: Evaluation) -> RunRecord:
         updates={name: int(count) for name, count in book.require_end().cut.items()},
         shared=outcome.aligned.shared,
         reused=outcome.aligned.reused,
+        computing=computing_by_party(job.active, outcome.computing, outcome.replies),
     )
     features = columns.preprocessing.features
     return RunRecord(
@@ -118,7 +119,7 @@ def _record(outcome: Vfb2Outcome, evaluation: Evaluation) -> RunRecord:
         lift=evaluation.lift,
         seconds_total=sum(outcome.seconds.values()),
         seconds_by_phase=outcome.seconds,
-        seconds_by_party=computing_by_party(job.active, outcome.computing, outcome.replies),
+        seconds_by_party=size.computing,
         traffic=traffic_by_party(job.active, outcome.own_traffic, outcome.replies),
         leaks=vfb2_leaks(job, size),
         models={
@@ -159,6 +160,9 @@ def _histogram(told: pb.Finished) -> dict[str, int]:
 
 def _notes(outcome: Vfb2Outcome) -> list[str]:
     notes = [] if outcome.labels.signed is None else [outcome.labels.signed.describe()]
+    wanted, rows = outcome.job.train.batch_size, len(outcome.columns.train_rows)
+    if wanted > rows:
+        notes.append(f"train.batch_size is {wanted:,}: every batch was all {rows:,} training rows")
     notes += outcome.aligned.notes
     notes += [f"the job was interrupted and went on: {told}" for told in outcome.interruptions]
     if outcome.book.chosen:

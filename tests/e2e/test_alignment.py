@@ -103,7 +103,7 @@ def test_ids_that_lost_their_zeros_are_noticed_although_enough_are_common(federa
         done = federation.train(config)
         said = " ".join(done.stdout.split())
         assert done.returncode == 0, done.stderr
-        assert "60 of 120 ids are common to all parties" in said
+        assert "60 ids are common to all parties; there are 120 at party_a, 120 at party_b" in said
         assert "5 characters at party_a, 6 at party_b, those of party_a are shorter" in said
         assert "leading zeros: 0 % of the ids at party_a, 100 % at party_b: leading zeros lost" in said
 

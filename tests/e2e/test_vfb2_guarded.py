@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
-from common.rpc.pb.active_party_pb2 import JOB_FAILED
-from tests.e2e.parties import ended
+from common.rpc.pb.active_party_pb2 import JOB_FAILED, JOB_FINISHED
+from tests.e2e.parties import WITHIN_S, ended, in_the_middle
 from tests.e2e.vfb2_parties import four, job, parts, pooled, write_tables
 
 pytestmark = pytest.mark.e2e
@@ -41,7 +43,30 @@ async def test_the_model_is_that_of_plain_training(federation, files, update, mo
     assert np.abs(parts(federation, config, job_id) - weights).max() < (1e-2 if update == "svrg" else 0.2)
     assert report["vfb2"]["same_updates_everywhere"]
     assert any("encrypted" in sentence for sentence in report["leaks"])
+    spent = report["seconds"]["by_party"]
+    assert min(spent["party_b"]["encrypting"], spent["party_b"]["decrypting"]) > 0
+    assert min(spent[name]["multiplying"] for name in THREE[1:]) > 0
     assert not any("gives" in sentence and "exact label" in sentence for sentence in report["leaks"])
+
+
+@pytest.mark.parametrize(("victim", "update"), [("party_a", "svrg"), ("party_b", "svrg"), ("party_b", "sgd")])
+async def test_a_party_killed_in_the_middle_comes_back_without_its_masks_or_its_key(
+    federation, files, victim, update
+):
+    decay = 0.0 if update == "svrg" else 0.05
+    config = guarded(update=update, epochs=60, learning_rate=0.8, decay=decay)
+    async with federation.operator() as operator:
+        job_id = await in_the_middle(operator, config, rounds=2)
+    federation[victim].kill()
+    federation[victim].start()
+    async with federation.operator() as operator:
+        record = await ended(operator, job_id, 2 * WITHIN_S)
+    assert record.status == JOB_FINISHED, record.error
+    report = json.loads((federation.state("party_b", job_id) / "report.json").read_text())
+    best, _, _ = pooled(config, files)
+    assert abs(report["loss_history"][-1] / best - 1) < (1e-6 if update == "svrg" else 1e-2)
+    assert report["vfb2"]["same_updates_everywhere"]
+    assert report["vfb2"]["sessions"] > 1
 
 
 async def test_a_step_size_can_be_tried_there_too(federation, files):

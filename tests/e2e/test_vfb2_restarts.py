@@ -44,6 +44,7 @@ async def finished_after(federation, files, config, disturb):
     best, weights, _ = pooled(config, files)
     assert abs(report["loss_history"][-1] / best - 1) < 1e-6
     assert report["rounds"] == config.train.epochs
+    assert report["vfb2"]["sessions"] > 1  # or nothing was disturbed
     assert len(set(report["vfb2"]["digest"].values())) == 1
     assert np.abs(parts(federation, config, job_id) - weights).max() < 3e-2
     return report

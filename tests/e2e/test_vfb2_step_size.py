@@ -34,6 +34,9 @@ async def test_a_step_size_of_the_grid_is_taken_and_leads_to_the_pooled_optimum(
     assert report["vfb2"]["same_updates_everywhere"]
     (said,) = (note for note in report["notes"] if "learning_rate: auto took" in note)
     assert all(f"{step:g} → " in said for step in GRID)
+    # What was tried is no part of training, and of the histogram neither.
+    most = sum(report["vfb2"]["updates"].values())
+    assert all(sum(stale.values()) == most for stale in report["vfb2"]["staleness"].values())
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -225,10 +225,13 @@ def test_a_pass_names_no_row_twice(rows, data):
     assert set(taken.tolist()) <= set(range(rows))
 
 
+def test_where_there_are_fewer_rows_than_a_batch_should_have_it_is_all_of_them():
+    assert sorted(RowOrder(7, 500, 1, "b").batch(3).tolist()) == list(range(7))
+
+
 def test_batches_that_cannot_be_are_refused():
-    for size in (0, 8):
-        with pytest.raises(DataError, match="cannot be taken"):
-            RowOrder(7, size, 1, "b")
+    with pytest.raises(DataError, match="cannot be taken"):
+        RowOrder(7, 0, 1, "b")
     with pytest.raises(LocalProtocolError, match="counted from 1"):
         RowOrder(7, 1, 1, "b").batch(0)
 

@@ -62,7 +62,7 @@ async def _check(own: PartyConfig, job: Job | None) -> bool:
 
 async def _findings(own: PartyConfig, job: Job | None) -> AsyncIterator[tuple[str, Finding]]:
     # These read data and so load scikit-learn and pyarrow: a second that no other command should wait.
-    from common.runtime.cli.check_job import check_job
+    from common.runtime.cli.check_job import check_job, check_undialled
     from common.runtime.cli.check_own import check_own, check_port, missing_files
 
     for finding in _every(check_own(own)):
@@ -73,7 +73,7 @@ async def _findings(own: PartyConfig, job: Job | None) -> AsyncIterator[tuple[st
         return
     for peer, address in own.peers.items():
         if address is None:
-            yield peer, Finding("address", True, f"is never dialled from here; it dials {own.party}")
+            yield peer, check_undialled(own, job, peer)
             continue
         role = job.role_of(peer) if job else None
         for finding in await diagnose(

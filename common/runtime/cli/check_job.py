@@ -25,7 +25,6 @@ from common.runtime.config.networks import NetJob
 from common.runtime.config.party import PartyConfig
 from common.runtime.config.predict import PredictJob
 from common.runtime.config.vfb2 import Vfb2Job
-from common.runtime.coordinator_client import peer_address
 from common.runtime.linear_design import (
     LinearDesign,
     design_with_intercept,
@@ -92,6 +91,17 @@ async def check_job(own: PartyConfig, job: Job) -> AsyncIterator[tuple[str, Find
         yield own.party, _plan(design, job, columns)
 
 
+def check_undialled(own: PartyConfig, job: Job | None, peer: str) -> Finding:
+    """Tell whether a peer for which our file has no address is one that we need not dial."""
+    if isinstance(job, Vfb2Job) and own.party in job.members and peer in dialled_by(job, own.party):
+        detail = f"{own.party} dials {peer} in this job, and has no address for it"
+        return Finding("address", False, detail, "add it under `peers` in the party file")
+    detail = f"is never dialled from here; it dials {own.party}"
+    if job is None and "vfb2" in own.policy.algorithms:
+        detail = "is not dialled from here, unless in a vfb2 job; check with the job file whether it is"
+    return Finding("address", True, detail)
+
+
 async def _check_networks(own: PartyConfig, job: NetJob) -> AsyncIterator[tuple[str, Finding]]:
     """Yield whether networks can be trained here, on our rows, and what each peer would answer."""
     try:
@@ -119,7 +129,8 @@ async def _check_vfb2(own: PartyConfig, job: Vfb2Job) -> AsyncIterator[tuple[str
     """Yield what this party can do in VFB² and, asked by the first active party, what the others can."""
     try:
         for name in dialled_by(job, own.party):
-            peer_address(own, name)
+            if name not in own.peers:
+                yield name, check_undialled(own, job, name)
         columns = prepare_columns(read_rows(own, job), job, own.party)
     except ColonnadeError as exc:
         yield own.party, _failed("job data", exc)

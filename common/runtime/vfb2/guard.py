@@ -16,6 +16,9 @@ from common.types import Ints
 SCALE = FixedPoint(32)
 """Derivatives and columns are rounded to multiples of 2^-32; their sums carry twice the scale."""
 
+ENCRYPTING, DECRYPTING, MULTIPLYING = "encrypting", "decrypting", "multiplying"
+"""What a party's seconds under encryption are counted as."""
+
 ROWS_PER_SEALED = 1024
 """Encrypted derivatives in one message: half a mebibyte at 2048 bits."""
 
@@ -29,7 +32,7 @@ def fixed_batches(job: Vfb2Job, rows: int) -> list[Ints]:
 def most_rows(job: Vfb2Job, rows: int) -> int:
     """Return how many rows an update has at most."""
     if job.train.theta == "plain":
-        return job.train.batch_size
+        return min(job.train.batch_size, rows)
     return -(-rows // max(1, rows // job.train.batch_size))
 
 

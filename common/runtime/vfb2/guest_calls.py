@@ -89,6 +89,7 @@ class TrainingCalls(JobCalls):
                 await asyncio.to_thread(hold_to_data, Checkpoint(self.folder), table, job.data.dataset)
                 self._columns = await self.watch.thread("preparing", prepare_columns, table, job, own.party)
                 self.engine = self.make_engine(self._place(self._columns), self._columns, table)
+                self.engine.watch = self.watch
                 self.engine.before_finished = self._keep_trained
                 self._watching = asyncio.ensure_future(self._watch(self.engine))
         return self._prepared(request.turn, self.engine, self._columns)

@@ -21,6 +21,7 @@ from common.errors import NumericError, RemoteProtocolError, UnknownJob
 from common.glm.asynchronous import EpochEnd, ScoreRequest, Update, check_batch, check_thetas
 from common.glm.collaboration import Collaboration
 from common.rpc.pb import vfb2_pb2 as pb
+from common.runtime.stopwatch import Stopwatch
 from common.runtime.vfb2.appliers import applier_of
 from common.runtime.vfb2.journal import Journal
 from common.runtime.vfb2.outbound import Outbound
@@ -43,6 +44,7 @@ class UpdateLoop:
         self.place = place
         self.role = role
         self.session = 0
+        self.watch = Stopwatch()  # of this start of the service; whoever counts for the job gives its own
         self.failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._sync = place.job.train.mode == "sync"
         self._journal = journal
