@@ -32,7 +32,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--active", type=int, default=2, help="m")
     parser.add_argument("--counts", type=int, nargs="+", help="of parties, or of dominators")
     parser.add_argument("--latency-ms", type=float, nargs="+", help="one way, between parties")
-    parser.add_argument("--updates", nargs="+", choices=["sgd", "svrg", "saga"], help="async: only these")
+    parser.add_argument(
+        "--updates", nargs="+", choices=["sgd", "svrg", "saga"], help="async: measure only these anew"
+    )
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--batch-size", type=int, nargs="+")
     parser.add_argument("--learning-rate", type=float)
@@ -79,7 +81,9 @@ async def _dominators(options: argparse.Namespace) -> None:
 
 async def _lossless(options: argparse.Namespace) -> None:
     sets = [load(name, options.data).first(options.rows) for name in options.set or ("credit", "a9a")]
+    # A step that two dominators with four updates in flight each still bear (see asynchrony.PACES).
     train = {**_train(options, "svrg", 12, 128), "learning_rate": options.learning_rate or 0.15}
+    train["max_staleness"] = 4
     await lossless.run(sets, options.seeds, Layout(options.parties, options.active), train)
 
 

@@ -30,10 +30,16 @@ def keep(name: str, rows: Sequence[Mapping[str, Any]], **circumstances: Any) -> 
     return FOLDER / f"{name}.png"
 
 
-def read(name: str) -> list[dict[str, Any]]:
-    """Return the rows that were measured last."""
-    rows: list[dict[str, Any]] = json.loads((FOLDER / f"{name}.json").read_text())["rows"]
-    return rows
+def others(
+    name: str, rows: Sequence[Mapping[str, Any]], keys: Sequence[str], title: str
+) -> list[dict[str, Any]]:
+    """Return rows of an earlier run under the same title, but for those that were measured anew."""
+    path = FOLDER / f"{name}.json"
+    before = json.loads(path.read_text()) if path.exists() else {}
+    if before.get("title") != title:
+        return []
+    anew = {tuple(row[key] for key in keys) for row in rows}
+    return [row for row in before["rows"] if tuple(row[key] for key in keys) not in anew]
 
 
 def show(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
