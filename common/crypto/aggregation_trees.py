@@ -14,8 +14,8 @@ put in an order 0 … q−1, the root first, the others by name. With i & (i −
 Why it hides: the root has a single child in T2, so of the masks it knows only their sum. Every other party
 adds up for others in one tree at most: in T1 the even ones, in T2 the odd ones. So it sees masked scores or
 masks, never both. Subtrees of more than one party begin at an even place in T1 and at an odd one in T2, so
-none is in both ("totally different"). None of this is taken on trust: `plan_trees` runs the span test for
-every party on the trees it returns, and `require_hidden` is there for trees from elsewhere.
+none is in both ("totally different"). None of this is taken on trust: `require_hidden` runs the span test for
+every party on whatever trees a party is about to use (`secure_sum.TreeScheme`).
 
 Masks live in Z_2^64, where 2 has no inverse, while the test eliminates over the rationals. That is enough:
 the subtrees of two trees are two laminar families, whose incidence matrix is totally unimodular (Edmonds
@@ -197,9 +197,7 @@ def plan_trees(parties: Collection[str], root: str, shape: TreeShape) -> TreePai
     binomial = Tree(root, {order[i]: order[i & (i - 1)] for i in places})
     shifted = {order[i]: order[((i - 1) & (i - 2)) + 1] for i in places if i > 1}
     scores = star(order, root) if shape == "flat" else binomial
-    pair = TreePair(scores, Tree(root, {order[1]: root, **shifted}))
-    require_hidden(pair)
-    return pair
+    return TreePair(scores, Tree(root, {order[1]: root, **shifted}))
 
 
 def colluding_readers(pair: TreePair, size: int) -> Iterator[tuple[str, ...]]:

@@ -21,7 +21,7 @@ from typing import Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from common.crypto.aggregation_trees import Tree, TreeName, TreePair
+from common.crypto.aggregation_trees import Tree, TreeName, TreePair, require_hidden
 from common.crypto.entropy import Entropy
 from common.errors import LocalProtocolError, NumericError, RemoteProtocolError
 from common.types import Floats
@@ -217,7 +217,13 @@ class TreeScheme:
     def __init__(
         self, party: str, pairs: Mapping[str, TreePair], scale: RingFixedPoint, entropy: Entropy
     ) -> None:
-        """Take part in the sums of every root in `pairs`, which `plan_trees` made and tested."""
+        """Take part in the sums of every root in `pairs`, if they hide what they should.
+
+        Raises:
+            Refused: A pair shares a subtree, or fails the span test.
+        """
+        for pair in pairs.values():
+            require_hidden(pair)
         self._party = party
         self._pairs = dict(pairs)
         self._scale = scale

@@ -29,7 +29,7 @@ from common.runtime.vfb2.guard import most_rows
 from common.runtime.vfb2.guest_calls import Guest, saved_part
 from common.runtime.vfb2.links import Neighbours, Streams, is_absence
 from common.runtime.vfb2.place import Place
-from common.runtime.vfb2.sums import open_shares, parents_of, tree_pairs
+from common.runtime.vfb2.sums import open_shares, parents_of, require_hidden_sums
 from common.runtime.vfb2.wire import Limits
 from party_b.alignment import Aligned
 from party_b.asynchronous.desk import ConductedDesk
@@ -184,8 +184,7 @@ class Vfb2Conductor:
     async def _open(self) -> tuple[Table, Opened]:
         own, job = self._tools.own, self._job
         await self._active.enter("opening", f"opening the job with {', '.join(job.guests)}")
-        if job.train.aggregation == "trees":
-            await asyncio.to_thread(tree_pairs, job)
+        await asyncio.to_thread(require_hidden_sums, job)
         table = await asyncio.to_thread(read_rows, own, job)
         labels_of(table, job, own.party)
         return table, await self.life.open(OwnRows(table.ids, own.policy.least_common))

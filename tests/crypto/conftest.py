@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
-from hypothesis import settings
 
 from common.crypto.cipher import PaillierCipher
 from common.crypto.entropy import SeededEntropy
@@ -17,9 +16,6 @@ P_256 = 0xEBAE99979CB45071561BBA2838B0A4EF
 Q_256 = 0xD915F40201C7E5DDED8C91C73B92E85B
 P_512 = 0xCCF3624343BA09E7D0399EBF3197FA3D3C2356C8925FA5B7CE4613D578F655A3
 Q_512 = 0xE7E2B0A8593F58152A1B1CFEC91C2032E0EE12D7E91287A84B8EC41F6F1513A3
-
-settings.register_profile("reproducible", derandomize=True, database=None)
-settings.load_profile("reproducible")
 
 
 @pytest.fixture(scope="session")

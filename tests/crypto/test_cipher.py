@@ -40,7 +40,7 @@ def each_cipher(request: pytest.FixtureRequest, private_key: PrivateKey, threads
 
 
 @given(left=VALUES, data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @pytest.mark.parametrize("implementation", [PaillierCipher, PheCipher])
 def test_sums_and_sealed_sums_decrypt_to_sums(
     implementation: type[PaillierCipher],

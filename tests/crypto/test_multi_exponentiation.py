@@ -73,7 +73,7 @@ def test_buckets_equal_the_naive_product(name: str, cipher: PaillierCipher) -> N
 
 
 @given(data=st.data(), rows=st.integers(1, 8), columns=st.integers(1, 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_decrypted_products_are_integer_products(
     data: st.DataObject, rows: int, columns: int, private_key: PrivateKey, threads: Executor
 ) -> None:

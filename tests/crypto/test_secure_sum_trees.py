@@ -16,7 +16,9 @@ from common.crypto.aggregation_trees import (
     require_hidden,
     shared_subtrees,
 )
+from common.crypto.entropy import SeededEntropy
 from common.crypto.linear_forms import LinearForm, mask_free, rank, spanned_by
+from common.crypto.secure_sum import RingFixedPoint, TreeScheme
 from common.errors import LocalProtocolError, Refused
 
 SHAPES = pytest.mark.parametrize("shape", ["flat", "binomial"])
@@ -109,6 +111,15 @@ def test_totally_different_is_not_enough_the_span_test_is_needed():
     assert pair.exposed_to({"a1"})
     with pytest.raises(Refused, match="let 'a1' compute"):
         require_hidden(pair)
+
+
+@pytest.mark.parametrize("party", ["a1", "b"])
+def test_nobody_takes_part_in_sums_over_trees_that_show_more_than_the_sum(party):
+    good = plan_trees(["a1", "a2", "a3", "b"], "b", "flat")
+    for bad in (TreePair(good.scores, good.scores), TreePair(good.masks, good.masks)):
+        with pytest.raises(Refused, match=r"compute other parties' scores|form a subtree of both"):
+            TreeScheme(party, {"b": good, "a1": bad}, RingFixedPoint(40, 4), SeededEntropy(b"x"))
+    TreeScheme(party, {"b": good}, RingFixedPoint(40, 4), SeededEntropy(b"x"))
 
 
 def test_with_two_parties_nothing_can_be_hidden_and_it_says_so():

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
@@ -172,7 +172,6 @@ texts = st.lists(st.sampled_from(["a", "b", "c", "d", "NA", None]), min_size=4, 
 values = st.lists(st.floats(-100, 100) | st.none(), min_size=4, max_size=40)
 
 
-@settings(deadline=None)
 @given(texts, values, texts, values, st.sampled_from(["standardize", "minmax"]), st.integers(1, 3))
 def test_applying_from_json_gives_what_scikit_learn_gives(
     known: list[str | None],

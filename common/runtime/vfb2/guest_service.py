@@ -17,7 +17,7 @@ from common.runtime.unfinished import Ending
 from common.runtime.vfb2.columns import labels_of, prepare_columns, read_rows
 from common.runtime.vfb2.desk import Desk, TrainingServicer
 from common.runtime.vfb2.guest_calls import Guest, TrainingCalls, heard_failure
-from common.runtime.vfb2.sums import dialled_by, tree_pairs
+from common.runtime.vfb2.sums import dialled_by, require_hidden_sums
 
 log = logging.getLogger("vfl.vfb2")
 
@@ -41,8 +41,7 @@ class Vfb2Guest(GuestServicer):
             ConfigError: We have no address of a party that we would have to dial.
         """
         own = self._own
-        if job.train.aggregation == "trees":
-            await asyncio.to_thread(tree_pairs, job)
+        await asyncio.to_thread(require_hidden_sums, job)
         table = await asyncio.to_thread(read_rows, own, job)
         if own.party in job.dominators:
             labels_of(table, job, own.party)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from common.crypto.aggregation_trees import Tree, TreePair, plan_trees, star
+from common.crypto.aggregation_trees import Tree, TreePair, plan_trees, require_hidden, star
 from common.crypto.entropy import Entropy
 from common.crypto.pairwise_masks import AgreementKey
 from common.crypto.secure_sum import (
@@ -29,12 +29,19 @@ def window_of(job: Vfb2Job) -> int:
 
 
 def tree_pairs(job: Vfb2Job) -> dict[str, TreePair]:
-    """Return the two trees of every root; they pass the span test for every party, or this raises.
+    """Return the two trees of every root."""
+    return {root: plan_trees(job.members, root, job.train.tree_shape) for root in job.dominators}
+
+
+def require_hidden_sums(job: Vfb2Job) -> None:
+    """Run the span test for every party, before anybody takes part.
 
     Raises:
-        Refused: They do not.
+        Refused: The trees of a root would show somebody more than the sum.
     """
-    return {root: plan_trees(job.members, root, job.train.tree_shape) for root in job.dominators}
+    if job.train.aggregation == "trees":
+        for pair in tree_pairs(job).values():
+            require_hidden(pair)
 
 
 def parents_of(job: Vfb2Job, party: str) -> tuple[str, ...]:
