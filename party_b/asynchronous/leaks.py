@@ -46,6 +46,7 @@ def vfb2_leaks(job: Vfb2Job, size: Vfb2Size) -> list[str]:
     """Return what each party learnt, each sentence beginning with who learnt it where one party did."""
     return [
         *(text for party in job.members for text in _labels(job, size, party)),
+        *_trials(job),
         *(text for party in job.dominators for text in _scores(job, size, party)),
         *_aggregation(job),
         *_guarded_cost(job, size),
@@ -90,6 +91,11 @@ def _guarded_labels(job: Vfb2Job, size: Vfb2Size, party: str, told: int) -> Iter
         "same. That is too few to solve for the θ of a row; what a gradient says about its rows together it "
         "does say."
     )
+    if job.train.update == "svrg":
+        yield (
+            f"{party} learnt its own gradient over all {size.train:,} training rows at the end of each epoch "
+            "but the last; the first time, at zero weights, it is about its columns and the labels alone."
+        )
 
 
 def _guarded_cost(job: Vfb2Job, size: Vfb2Size) -> Iterator[str]:
@@ -142,6 +148,15 @@ def _labels(job: Vfb2Job, size: Vfb2Size, party: str) -> Iterator[str]:
         yield (
             f"{party} received θ of all {size.train:,} training rows at the end of each epoch but the last. "
             f"The first of these was taken at zero weights, where it is {first}: it gives every label away."
+        )
+
+
+def _trials(job: Vfb2Job) -> Iterator[str]:
+    if job.train.learning_rate == "auto":
+        what = "derivatives in the clear" if job.train.theta == "plain" else "gradients of their own"
+        yield (
+            "To choose the step size, several were tried on the same first batches: the others received "
+            f"{what} of these rows in each trial, and {job.active} scores, beyond what is counted here."
         )
 
 

@@ -48,6 +48,7 @@ def keep_secrets(world: World) -> None:
 
 async def captured(tmp_path: Path, **privacy: Any) -> tuple[World, NetJob, np.ndarray]:
     """Run a job with A's and B's wires tapped; return what is needed to attack it."""
+    make_folder(tmp_path)
     world = World(tmp_path / "world", policy=POLICY)
     labels = write_rows(world)
     keep_secrets(world)
@@ -114,6 +115,29 @@ async def test_each_protection_takes_the_labels_off_the_wire(
     norm, direction = attacked(gradients(world.wire["party_a"], job), labels)
     assert norm < norm_below
     assert direction < direction_below
+
+
+def representations(wire: list[Passage]) -> np.ndarray:
+    """Return all representations that A sent, in their order, (r, WIDTH)."""
+    sent = (one for one in wire if (one.direction, one.message_type) == ("sent", "vfl.v1.Representations"))
+    values = b"".join(net.Representations.FromString(one.wire).values for one in sent)
+    return np.frombuffer(values, "<f4").reshape(-1, WIDTH)
+
+
+async def test_representations_on_the_wire_are_as_short_and_as_blurred_as_the_job_asks(
+    tmp_path: Path,
+) -> None:
+    """The same secrets and seeds: until the first gradient comes, noise alone tells the two runs apart."""
+    clipped, _, _ = await captured(tmp_path / "clipped", clip=0.5)
+    exact = representations(clipped.wire["party_a"])
+    lengths = np.linalg.norm(exact, axis=1)
+    assert lengths.max() < 0.5 + 1e-5
+    assert np.mean(lengths > 0.5 - 1e-5) > 0.1  # it is the rule that makes them so short
+
+    blurred, _, _ = await captured(tmp_path / "blurred", clip=0.5, noise=1.0)
+    noise = (representations(blurred.wire["party_a"]) - exact)[: TRAIN["batch_size"]]
+    assert 0.4 < noise.std() < 0.6
+    assert abs(np.corrcoef(noise[:, 0], noise[:, 1])[0, 1]) < 0.6
 
 
 async def test_nothing_row_by_row_crosses_but_gradients_one_way_and_representations_the_other(
