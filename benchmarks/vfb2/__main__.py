@@ -68,7 +68,7 @@ def _pace(options: argparse.Namespace, usual: asynchrony.Pace) -> asynchrony.Pac
 
 async def _parties(options: argparse.Namespace) -> None:
     pooled = scaling.wide(options.rows or 2_000, 4_000)
-    train = {**_train(options, "saga", 9, 256), "learning_rate": options.learning_rate or 0.01}
+    train = {**_train(options, "saga", 61, 256), "learning_rate": options.learning_rate or 0.01}
     await scaling.parties(pooled, options.counts or (1, 2, 4, 8), train)
 
 

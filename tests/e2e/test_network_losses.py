@@ -119,7 +119,7 @@ async def test_a_that_stays_away_ends_the_job_and_is_named(
     start: Start, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder: Path = tmp_path_factory.mktemp("clicks")
-    two = start(*Clicks(folder).parties(deadlines={"peer_s": 3}))
+    two = start(*Clicks(folder).parties(deadlines={"peer_s": 8}))
     async with two.operator() as operator:
         job_id = await in_the_middle(operator, job("abandoned"), 2)
         two["party_a"].kill()

@@ -16,7 +16,7 @@ async def test_parties_that_never_reach_each_other_end_the_job_and_are_named_and
     start, tmp_path_factory
 ):
     tables = write_tables(tmp_path_factory.mktemp("unreachable"))
-    federation = start(*four(tables, deadlines={"peer_s": 4}), circle=True)
+    federation = start(*four(tables, deadlines={"peer_s": 8}), circle=True)
     right = federation["party_b2"].settings["peers"]["party_a"]
     federation["party_b2"].restart(peers={"party_a": f"127.0.0.1:{free_ports(1)[0]}"})
     async with federation.operator() as operator:

@@ -62,7 +62,7 @@ class Vfb2Train(Section):
     decay: float = Field(default=0.0, ge=0)
     tolerance: float | None = Field(default=None, gt=0)
     threads: int = Field(default=1, ge=1, le=MAX_THREADS)
-    max_staleness: int = Field(default=32, ge=1, le=MAX_STALENESS)
+    max_staleness: int = Field(default=8, ge=1, le=MAX_STALENESS)
     aggregation: Literal["trees", "pairwise"] = "trees"
     tree_shape: Literal["flat", "binomial"] = "flat"
     mode: Literal["async", "sync"] = "async"
