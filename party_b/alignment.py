@@ -148,11 +148,12 @@ class AlignmentConductor:
         looks = "; ".join(hints) or (
             "the ids look alike on all sides: compare which rows each side chose, and how it writes ids"
         )
+        end = "" if looks.endswith("?") else "."
         return DataError(
             f"{found or 'no'} {'id is' if found in (0, 1) else 'ids are'} common to all parties, "
             f"{self._alike.least_common} are needed",
             where=f"ids: {parties}",
-            advice=f"{looks}. The policy's min_intersection and min_rows set how many are needed.",
+            advice=f"{looks}{end} The policy's min_intersection and min_rows set how many are needed.",
         )
 
     def _own_first(self, common: Mapping[str, Ints]) -> Iterable[tuple[str, Ints]]:

@@ -66,7 +66,7 @@ class RingFixedPoint:
         if values.size and not float(np.abs(values).max()) < self.limit:  # NaN is not below either
             raise NumericError(
                 f"a score to be summed is not finite, or not below {self.limit:.3g}",
-                advice="lower train.learning_rate, or standardize the features",
+                advice="lower train.learning_rate, standardize the features, or rescale the label",
             )
         return np.rint(np.ldexp(values, self.scale_bits)).astype(np.int64).view(np.uint64)
 

@@ -44,9 +44,10 @@ def signed_labels(column: Floats, name: str) -> SignedLabels:
     """
     found = np.unique(column)
     if len(found) != 2:
+        count = "only one value" if len(found) == 1 else f"{len(found)} different values"
         raise DataError(
-            f"label {name!r} has {len(found)} different values; a classifier needs two",
-            advice="Use algorithm: he_linear for a label that is a number.",
+            f"label {name!r} has {count}; a classifier needs two",
+            advice="A label that is a number takes algorithm: he_linear, or vfb2 with train.loss: squared.",
         )
     if tuple(found.tolist()) not in ((0.0, 1.0), (-1.0, 1.0)):
         raise DataError(
