@@ -12,7 +12,8 @@ import random
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any, Literal, Protocol
 
 EXPONENT_BITS = 30
 COUNT = 24
@@ -31,6 +32,8 @@ class Library(Protocol):
 
 
 class Colonnade:
+    noise: Literal["proven", "short"] = "proven"
+
     def __init__(self, bits: int) -> None:
         from common.crypto.cipher import PaillierCipher
         from common.crypto.entropy import SystemEntropy
@@ -38,7 +41,8 @@ class Colonnade:
         from common.runtime.compute import InProcessExecutor
 
         self._private = PrivateKey.generate(bits, SystemEntropy())
-        self._cipher = PaillierCipher(self._private.public, InProcessExecutor(), SystemEntropy())
+        key = replace(self._private.public, noise=self.noise)
+        self._cipher = PaillierCipher(key, InProcessExecutor(), SystemEntropy())
         self._cipher.encrypt([0])  # builds the table of noise, as a service does once a job
 
     def encrypt(self, values: list[int]) -> Any:
@@ -56,6 +60,10 @@ class Colonnade:
         import numpy as np
 
         return self._cipher.transposed_product(np.array(columns).T, vector)
+
+
+class ColonnadeWithShortNoise(Colonnade):
+    noise = "short"
 
 
 class Phe:
@@ -155,6 +163,7 @@ class Heu:
 
 LIBRARIES: dict[str, Callable[[int], Library]] = {
     "colonnade": Colonnade,
+    "colonnade_short": ColonnadeWithShortNoise,
     "phe": Phe,
     "pypaillier": PyPaillier,
     "rust_paillier": RustPaillier,
