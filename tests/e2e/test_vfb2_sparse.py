@@ -86,7 +86,7 @@ async def test_wide_rows_reach_the_pooled_optimum_in_memory_for_what_is_there(st
     grown = {name: peak_bytes(federation, name) - before[name] for name in PARTIES}
     assert max(grown.values()) < DENSE_BYTES / 16, grown
     best = pooled_objective([scaled(block) for block in blocks.values()], labels, config.model.l2)
-    assert abs(report["loss_history"][-1] / best - 1) < 1e-2
+    assert abs(report["loss_history"][-1] / best - 1) < 2e-2
     assert report["loss_history"][-1] < 0.9 * report["vfb2"]["objective_at_start"]
 
 
