@@ -22,6 +22,8 @@ mask, or a key.
 
 from __future__ import annotations
 
+import textwrap
+
 
 class ColonnadeError(Exception):
     """Anything Colonnade reports to its user in one block, without a traceback.
@@ -40,14 +42,27 @@ class ColonnadeError(Exception):
         self.where = where
         self.advice = advice
 
-    def block(self) -> str:
-        """Return the error as the block of lines that goes to stderr."""
-        lines = [f"error: {self.what}"]
-        if self.where:
-            lines.append(f"  where: {self.where}")
-        if self.advice:
-            lines.append(f"  do:    {self.advice}")
-        return "\n".join(lines)
+    def block(self, width: int | None = None) -> str:
+        """Return the error as the block of lines that goes to stderr.
+
+        Args:
+            width: Characters of a line; longer ones are folded between words. None: a line for each part.
+        """
+        parts = (("error: ", self.what), ("  where: ", self.where), ("  do:    ", self.advice))
+        lines = [line for name, text in parts if text for line in (name + text).split("\n")]
+        return "\n".join(lines if width is None else (_folded(line, width) for line in lines))
+
+
+def _folded(line: str, width: int) -> str:
+    """Return a line in several of the terminal's width; a path is never broken in two."""
+    return textwrap.fill(
+        line,
+        width,
+        subsequent_indent=" " * 9,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )
 
 
 class ConfigError(ColonnadeError):

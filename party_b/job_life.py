@@ -167,7 +167,8 @@ class JobLife:
         unmatched = Unmatched(self._tools.own.party, ids, opened.rows, aligned.alignment.rows)
         found = await unmatched.explain(lines, self.watch)
         if found.hints:
-            await self._active.warn(". ".join((unmatched.counted(), *found.hints)))
+            for note in (unmatched.counted(), *found.hints):
+                await self._active.warn(note)
         notes = (unmatched.counted(), *found.hints) if unmatched.any else ()
         if aligned.reused:
             notes += ("ids were not aligned again: every party had kept the alignment of an earlier job",)

@@ -20,7 +20,7 @@ import numpy as np
 from common.rpc.pb.active_party_pb2 import JobRecord
 from common.runtime.cli.local_parties import LocalParties
 from common.runtime.cli.operator import Operator, operating, raise_if_unsuccessful
-from common.runtime.cli.predict import prediction_with
+from common.runtime.cli.scoring import prediction_with
 from common.runtime.config.local import load_local
 
 TRAINED = 500

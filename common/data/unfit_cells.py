@@ -9,27 +9,35 @@ from common.data.source import Located
 from common.data.wording import SHOWN_CASES, counted, listed
 from common.errors import DataError
 
+# Of several columns these are described, with so many rows of each kind: an error should fit on a screen.
+_SHOWN_COLUMNS = 3
+_CASES_OF_SEVERAL = 3
+
 
 def unfit_cells(source: Located, faults: Mapping[str, Faults], label: str | None) -> DataError:
     """Return one error for all columns; `label` is the one that is to be predicted."""
     total = sum(column.total for column in faults.values())
-    first = dict(list(faults.items())[:SHOWN_CASES])
-    rows = sorted({row for column in first.values() for rows in column.first.values() for row in rows})
+    first = dict(list(faults.items())[:_SHOWN_COLUMNS])
+    cases = SHOWN_CASES if len(faults) == 1 else _CASES_OF_SEVERAL
+    rows = sorted(
+        {row for column in first.values() for kind in column.first.values() for row in kind[:cases]}
+    )
     places = source.locate(rows)
-    shown = [f"column {name!r}: {_described(places, column)}" for name, column in first.items()]
-    more = f"; and {len(faults) - SHOWN_CASES} more columns" if len(faults) > SHOWN_CASES else ""
+    shown = [f"column {name!r}: {_described(places, column, cases)}" for name, column in first.items()]
+    left = len(faults) - len(first)
+    more = f"; and {counted(left, 'more column')}" if left else ""
     named = ", ".join(repr(name) for name in first)
     return DataError(
-        f"{source.label}: {counted(total, 'cell')} in {counted(len(faults), 'column')} "
+        f"{counted(total, 'cell')} in {counted(len(faults), 'column')} "
         f"({named}{', …' if more else ''}) cannot serve as they are",
         where=f"{source.label}, {'; '.join(shown)}{more}",
         advice=_advice(faults, label),
     )
 
 
-def _described(places: Mapping[int, str], column: Faults) -> str:
+def _described(places: Mapping[int, str], column: Faults, cases: int) -> str:
     return "; ".join(
-        f"{fault}: {listed([places[row] for row in rows], column.counts[fault])}"
+        f"{fault}: {listed([places[row] for row in rows[:cases]], column.counts[fault])}"
         for fault, rows in column.first.items()
     )
 
@@ -42,7 +50,7 @@ def _advice(faults: Mapping[str, Faults], label: str | None) -> str:
     markers = sorted(kind.removesuffix(MARKER_SUFFIX) for kind in kinds if kind.endswith(MARKER_SUFFIX))
     if markers:
         advice.append(f"declare missing_values: ['', {', '.join(markers)}] and a rule under missing")
-    elif EMPTY in kinds:
+    elif any(EMPTY in column.counts for name, column in faults.items() if name != label):
         advice.append("declare a rule under missing, such as mean or drop")
     if label in faults and EMPTY in kinds:
         advice.append("declare missing_labels: drop")

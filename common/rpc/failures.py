@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +25,8 @@ from common.errors import (
     UnknownJob,
 )
 from common.rpc.pb.job_pb2 import ErrorDetail
+
+log = logging.getLogger("vfl.rpc")
 
 ERROR_METADATA = "vfl-error-bin"
 
@@ -105,6 +108,9 @@ _UNAVAILABLE: tuple[tuple[tuple[str, ...], str, str], ...] = (
 """Words in gRPC's own description of an UNAVAILABLE, what they mean, and what to do; first match counts."""
 
 
+_LOOK_INSIDE = "look at the peer's log; here `--debug` shows what the connection itself reported"
+
+
 class Deadline(float):
     """A number of seconds that knows the setting it came from, so that an error can name it."""
 
@@ -177,6 +183,7 @@ def typed_error(
     where = f"{peer} at {address}"
     call = method or "the call"
     text = _printable(exc.details() or "")
+    log.debug("%s at %s: %s: %s %s", peer, address, call, exc.code(), text)
     match exc.code():
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return PeerUnreachable(
@@ -186,9 +193,7 @@ def typed_error(
             )
         case grpc.StatusCode.UNAVAILABLE:
             meaning, advice = _meaning(f"{text} {exc.debug_error_string() or ''}".lower())
-            return PeerUnreachable(
-                f"{peer} cannot be reached: {meaning} ({text})", where=where, advice=advice
-            )
+            return PeerUnreachable(f"{peer} cannot be reached: {meaning}", where=where, advice=advice)
         case grpc.StatusCode.CANCELLED:
             return PeerUnreachable(
                 f"{peer} broke off {call}", where=where, advice="its service may be stopping"
@@ -202,9 +207,9 @@ def typed_error(
         case grpc.StatusCode.PERMISSION_DENIED | grpc.StatusCode.UNAUTHENTICATED:
             return PeerRefused(f"{peer} refused {call}: {text}", where=where)
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "CLIENT:" in text:
-            return RemoteProtocolError(f"{peer} sent a message that is too large: {text}", where=where)
-        case code:
-            return PeerFailed(f"{peer} failed in {call}: {code.name} {text}", where=where)
+            return RemoteProtocolError(f"{peer} sent a message that is too large", where=where)
+        case _:
+            return PeerFailed(f"{peer} failed in {call}", where=where, advice=_LOOK_INSIDE)
 
 
 def _detail_in(exc: grpc.aio.AioRpcError) -> ErrorDetail | None:

@@ -14,18 +14,19 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, TextIO
 
 import common
 from common.errors import ColonnadeError, ConfigError
 from common.runtime.compute import open_executor
 from common.runtime.compute_dask import DaskExecutor
-from common.runtime.config.party import Compute, PartyConfig, load_party
+from common.runtime.config.party import Compute, PartyConfig, load_party, warn_of_missing_protection
 from common.runtime.log_format import WithoutTexts
 from common.runtime.state import JobStore
 from common.types import Role
@@ -70,7 +71,7 @@ def reported(run: Callable[[], int], *, show_traceback: bool) -> int:
     except ColonnadeError as exc:
         if show_traceback:
             log.exception("%s", type(exc).__name__)
-        print(exc.block(), file=sys.stderr, flush=True)
+        print(exc.block(_width(sys.stderr)), file=sys.stderr, flush=True)
         return exc.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr, flush=True)
@@ -84,6 +85,11 @@ def reported(run: Callable[[], int], *, show_traceback: bool) -> int:
             file=sys.stderr,
         )
         return 1
+
+
+def _width(stream: TextIO) -> int | None:
+    """Return how many characters a line of the stream's terminal holds; None when it is none."""
+    return shutil.get_terminal_size().columns if stream.isatty() else None
 
 
 def leave(code: int) -> NoReturn:
@@ -129,6 +135,7 @@ def set_up_logging(level: int) -> None:
 def _run(role: Role, build: ServiceBuilder, path: Path) -> int:
     check_imports()
     config = load_party(path)
+    warn_of_missing_protection(config)
     if config.role != role:
         raise ConfigError(
             f"{config.party} has the role {config.role}, but this program is the {role} party's",

@@ -253,7 +253,7 @@ def _verdict(record: RunRecord) -> Verdict:
         return network_verdict(record.networks, record.lift, active)
     if set(record.parties) == {active}:
         return Verdict("unknown", "Alone", f"This is {active}'s own model: nobody else took part.")
-    return verdict(record.lift, active, record.converged, record.rounds)
+    return verdict(record.lift, active, record.converged)
 
 
 def _flat(settings: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:

@@ -33,7 +33,7 @@ class Verdict:
     text: str
 
 
-def verdict(lift: Lift | None, active: str, converged: bool, rounds: int) -> Verdict:
+def verdict(lift: Lift | None, active: str, converged: bool) -> Verdict:
     """Say in plain words whether the federation predicts better than the active party alone."""
     if lift is None:
         return Verdict("unknown", "Not compared", f"{active} alone was not measured in this run.")
@@ -53,8 +53,8 @@ def verdict(lift: Lift | None, active: str, converged: bool, rounds: int) -> Ver
         text += " There are no test rows: these are rows that both were trained on, which flatters both."
     if not converged and tone != "better":
         text += (
-            f" The federation stopped after {rounds:,} rounds, before it had converged, whereas {active} "
-            "alone is solved exactly: more rounds may change this."
+            f" The federation stopped before it had converged, whereas {active} alone is solved exactly: "
+            "training for longer may change this."
         )
     return Verdict(tone, headline, text)
 

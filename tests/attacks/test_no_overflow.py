@@ -15,7 +15,7 @@ from common.errors import ConfigError, PeerFailed, PeerRefused, RemoteProtocolEr
 from common.rpc.pb.active_party_pb2 import JOB_FAILED, JOB_FINISHED, JobRecord
 from common.runtime.config.errors import UNSAFE_TEST_KEYS
 from common.runtime.config.job import JobConfig, load_job
-from common.runtime.config.party import load_party
+from common.runtime.config.party import load_party, warn_of_missing_protection
 from common.runtime.linear_design import cipher_for
 from tests.attacks.byhand import by_hand
 from tests.attacks.oracle import oracle_of
@@ -186,7 +186,7 @@ def test_files_with_short_keys_are_refused_unless_the_switch_is_1(
 
 
 def test_the_switch_shouts(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    world.config("party_a")
+    warn_of_missing_protection(world.config("party_a"))
     (warning,) = [record for record in caplog.records if UNSAFE_TEST_KEYS in record.getMessage()]
     assert warning.levelname == "WARNING"
     assert "FOR TESTS ONLY" in warning.getMessage()

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from common.data.split import split_rows
 from common.rpc.pb.active_party_pb2 import JOB_FINISHED
-from common.runtime.cli.predict import prediction_with
+from common.runtime.cli.scoring import prediction_with
 from common.runtime.config.alone import AloneJob
 from tests.e2e.conftest import Start
 from tests.e2e.parties import Federation, ended, party

@@ -59,7 +59,8 @@ def test_a_local_example_runs_all_parties_and_reports(folder, name):
     if "credit" in name:
         write_credit(folder / "data")
     (folder / name).write_text(yaml.safe_dump(settings))
-    result = vfl("local", "-c", str(folder / name), "--out", str(folder / "out"))
+    dataset = settings["job"]["data"]["dataset"]
+    result = vfl("local", "-c", str(folder / name), "--out", str(folder / "out"), "--predict", dataset)
     assert result.returncode == 0, result.stderr
     assert "Traceback" not in result.stderr
     report = json.loads((folder / "out" / "report.json").read_text())
@@ -69,6 +70,23 @@ def test_a_local_example_runs_all_parties_and_reports(folder, name):
     assert report["rows"]["test"] == LOCAL[name]
     assert len((folder / "out" / "predictions_test.csv").read_text().splitlines()) == LOCAL[name] + 1
     assert (folder / "out" / "report.html").stat().st_size > 10_000
+    scores = (folder / "out" / f"scores_{dataset}.csv").read_text().splitlines()
+    assert scores[0].startswith("id,score")
+    assert len(scores) - 1 >= report["rows"]["train"] + report["rows"]["test"]
+
+
+def test_what_a_local_run_has_kept_scores_new_rows_later(tmp_path):
+    folder = tmp_path / "first"
+    assert vfl("init", str(folder), "--algorithm", "local").returncode == 0
+    local = str(folder / "local.yaml")
+    trained = vfl("local", "-c", local, "--out", str(folder / "out"), "--predict", "diabetes")
+    assert trained.returncode == 0, trained.stderr
+    later = vfl(
+        *("predict", "diabetes-alone", "--dataset", "diabetes", "-p", local),
+        *("--out", str(folder / "later.csv")),
+    )
+    assert later.returncode == 0, later.stderr
+    assert (folder / "later.csv").read_bytes() == (folder / "out" / "scores_diabetes.csv").read_bytes()
 
 
 def write_credit(folder):

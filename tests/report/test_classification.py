@@ -55,7 +55,7 @@ def test_both_losses_are_reported_and_the_distance_said():
 
 
 def test_the_verdict_speaks_of_log_loss():
-    found = verdict(evaluated().lift, "party_b", converged=True, rounds=9)
+    found = verdict(evaluated().lift, "party_b", converged=True)
     assert "log loss" in found.text
     assert "squared" not in found.text
 

@@ -199,7 +199,7 @@ def test_a_run_without_some_of_it_still_has_a_report(changes: dict[str, object])
 def test_the_verdict_goes_by_the_interval_of_the_gain(
     gain: float, half_width: float, converged: bool, tone: str, claim: str
 ) -> None:
-    found = verdict(Lift("test", 133, ALONE, GOOD, gain, half_width), "party_b", converged, 10)
+    found = verdict(Lift("test", 133, ALONE, GOOD, gain, half_width), "party_b", converged)
     assert found.tone == tone
     assert claim in f"{found.headline}. {found.text}"
 

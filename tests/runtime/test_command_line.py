@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from common.runtime.cli.init import FILES
+from common.runtime.cli.init import EXAMPLES
 from common.runtime.config.job import load_job
 from common.runtime.config.party import load_party
 
@@ -72,7 +72,9 @@ def test_init_prints_the_commands_that_follow(tmp_path: Path) -> None:
     done = vfl("init", tmp_path / "new")
 
     assert done.returncode == 0
-    assert {str(path.relative_to(tmp_path / "new")) for path in (tmp_path / "new").rglob("*.*")} == set(FILES)
+    assert {str(path.relative_to(tmp_path / "new")) for path in (tmp_path / "new").rglob("*.*")} == set(
+        EXAMPLES["he_linear"].files
+    )
     for command in ("vfl certs init", "vfl serve -c party_a.yaml", "vfl train -c job.yaml -p party_b.yaml"):
         assert command in done.stdout
 

@@ -12,7 +12,7 @@ from common.errors import ConfigError, RemoteProtocolError
 from common.runtime.config.job import load_job
 from common.runtime.config.job_kinds import job_from_json
 from common.runtime.config.local import load_local
-from common.runtime.config.party import PartyConfig, load_party
+from common.runtime.config.party import PartyConfig, load_party, warn_of_missing_protection
 
 Write = Callable[[str, str], Path]
 
@@ -163,6 +163,8 @@ def test_small_keys_are_accepted_with_a_loud_warning_under_the_test_switch(
 
     config = load_party(write("party.yaml", party_text + "policy: {min_key_bits: 512}\n"))
 
+    warn_of_missing_protection(config)
+
     assert config.policy.min_key_bits == 512
     assert "FOR TESTS ONLY" in caplog.text
 
@@ -174,6 +176,8 @@ def test_both_ways_of_saying_insecure_work_on_loopback_and_shout(
     lines = [line for line in party_text.strip().splitlines() if not line.startswith("tls")]
 
     config = load_party(write("party.yaml", "\n".join([*lines, setting, ""])))
+
+    warn_of_missing_protection(config)
 
     assert config.is_insecure
     assert config.security.tls is None

@@ -11,6 +11,7 @@ import pytest
 
 from common.data.ids import IdRule
 from common.data.reading import read_csv_table
+from common.runtime.cli.init import EXAMPLES, init
 from common.runtime.config.job_kinds import load_any_job
 from common.runtime.config.local import LocalConfig, load_local
 from common.runtime.config.party import load_party
@@ -106,3 +107,22 @@ def test_a_local_file_is_a_job_and_its_parties() -> None:
     config: LocalConfig = load_local(CONFIGS / "demo.yaml")
 
     assert {party.party for party in config.parties} == set(config.job.members)
+
+
+@pytest.mark.parametrize("algorithm", EXAMPLES)
+def test_the_files_of_every_first_job_fit_together(algorithm: str, tmp_path: Path) -> None:
+    """Each party agrees to the job, has its data and knows its peers: what `vfl check` would find wrong."""
+    init(tmp_path, algorithm)
+    local = load_local(tmp_path / "local.yaml")
+    job = load_any_job(tmp_path / "job.yaml")
+
+    assert local.job == job
+    assert job.algorithm == algorithm
+    for name in EXAMPLES[algorithm].parties:
+        config = load_party(tmp_path / f"{name}.yaml")
+        assert config.role == job.role_of(name)
+        assert set(config.peers) == set(job.members) - {name}
+        assert algorithm in (*config.policy.algorithms, "local")
+        for dataset in config.datasets.values():
+            assert dataset.source.csv.is_file()
+    assert all(job.data.dataset in party.datasets for party in local.scorers)

@@ -18,6 +18,9 @@ from common.runtime.config.party import PartyConfig
 from common.runtime.linear_design import open_dataset
 from common.runtime.state import JobStore
 
+# Algorithms whose jobs have a key of the coordinator's, which `policy.min_key_bits` is about.
+_WITH_KEYS = frozenset(("he_linear", "he_logistic"))
+
 # A month is what a company's own CA may take.
 _EXPIRES_SOON_DAYS = 30
 
@@ -34,9 +37,14 @@ def check_own(own: PartyConfig) -> Iterator[Finding]:
         yield _certificate(own)
         yield _key_file(own)
     yield _state(own)
+    if own.role == "coordinator" or _WITH_KEYS.intersection(own.policy.algorithms):
+        yield _key_size(own)
+
+
+def _key_size(own: PartyConfig) -> Finding:
     bits = own.policy.min_key_bits
     enough = bits >= MIN_KEY_BITS
-    yield Finding(
+    return Finding(
         "key size", enough, f"jobs with keys below {bits} bits are refused", f"raise it to {MIN_KEY_BITS}"
     )
 

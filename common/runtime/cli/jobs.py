@@ -14,13 +14,13 @@ import typer
 from rich.console import Console
 
 from common.errors import ConfigError
-from common.rpc.pb.active_party_pb2 import JobRecord, JobStatus
+from common.rpc.pb.active_party_pb2 import JOB_FAILED, JobRecord, JobStatus
 from common.runtime.cli.console import PlainTable, duration, open_console, say
 from common.runtime.cli.follow import Detached, OnInterrupt, fetch, follow_on_console
 from common.runtime.cli.operator import Operator, made_folder, operating, raise_if_unsuccessful
 from common.runtime.cli.results import print_results
 from common.runtime.config.job_kinds import Job, load_any_job
-from common.runtime.config.party import PartyConfig, load_party
+from common.runtime.config.party import PartyConfig, load_party, warn_of_missing_protection
 
 PartyFile = Annotated[
     Path, typer.Option("-p", "--party", metavar="PARTY_B.yaml", help="The active party's file.")
@@ -33,6 +33,9 @@ OutFolder = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", help="Where the report and the predictions are written."),
 ]
+
+# Errors by which a party says no: common/errors.py.
+_REFUSALS = ("PeerRefused", "Refused")
 
 # What a shell expects of a program that ended because of Ctrl-C.
 DETACHED_EXIT_CODE = 130
@@ -53,6 +56,7 @@ def train(
     """
     own, job = load_party(party), load_any_job(config)
     check_fit(job, own, config)
+    warn_of_missing_protection(own)
     folder = made_folder(out) if out else None
     asyncio.run(_train(own, job, folder, "cancel" if cancel_on_interrupt else "detach", party))
 
@@ -194,8 +198,20 @@ async def _cancel(own: PartyConfig, job: str) -> JobRecord:
 
 
 def status_word(record: JobRecord) -> str:
-    """Return a job's status as one small word."""
+    """Return a job's status as one small word; one that a peer said no to is not a failure of its own."""
+    if record.status == JOB_FAILED and not record.rounds and record.error.error in _REFUSALS:
+        return "refused"
     return JobStatus.Name(record.status).removeprefix("JOB_").lower()
+
+
+def _rounds(record: JobRecord) -> str:
+    """Return how far a job came; nothing for one that was over before it began, or that has no rounds."""
+    is_over = record.ended_unix_s > 0
+    return (
+        ""
+        if not record.max_rounds or (is_over and not record.rounds)
+        else (f"{record.rounds}/{record.max_rounds}")
+    )
 
 
 def _row(record: JobRecord) -> tuple[str, ...]:
@@ -204,7 +220,7 @@ def _row(record: JobRecord) -> tuple[str, ...]:
         record.job_id,
         record.name,
         status_word(record),
-        f"{record.rounds}/{record.max_rounds}",
+        _rounds(record),
         loss,
         _moment(record.submitted_unix_s),
         _took(record),

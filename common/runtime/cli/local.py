@@ -5,24 +5,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shlex
 import tempfile
-from collections.abc import Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 
-from common.errors import ColonnadeError, JobCancelled
-from common.rpc.pb.active_party_pb2 import JobRecord
+from common.errors import ColonnadeError, ConfigError, JobCancelled
+from common.rpc.pb.active_party_pb2 import JobRecord, ScoreIdsReply
 from common.runtime.cli.console import open_console, progress_view, say
 from common.runtime.cli.follow import follow, interrupts
 from common.runtime.cli.local_parties import LocalParties
 from common.runtime.cli.operator import Operator, made_folder, operating, raise_if_unsuccessful
 from common.runtime.cli.results import print_results
+from common.runtime.cli.scoring import fetch_scores, prediction_with
+from common.runtime.config.job_kinds import Job
 from common.runtime.config.local import LocalConfig, load_local
 from common.runtime.state import JobStore, write_atomically
+
+T = TypeVar("T")
 
 OutFolder = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Where everything is written; else out/JOB-TIME.")
@@ -36,19 +43,53 @@ def local(
         Path, typer.Option("-c", "--config", metavar="LOCAL.yaml", help="All parties and the job.")
     ],
     out: OutFolder = None,
+    predict: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--predict",
+            metavar="NAME",
+            help="Then score this data set with the model; may be given several times.",
+        ),
+    ] = None,
 ) -> None:
     """Run every party of one file as its own process on this machine, and one job."""
-    settings = load_local(config)
+    settings, new = load_local(config), predict or []
+    for name in new:
+        require_dataset(settings, name, config)
     console = open_console()
     folder = made_folder(out or default_folder(settings.job.job))
-    report = run_local(settings, folder, console)
-    print_results(console, report)
+    asyncio.run(_train_and_score(settings.scoring() if new else settings, new, folder, console))
     say(console, f"files: {folder}")
+    if not new:
+        say(console, f"new rows: {_way_to_score(settings, config)}")
+
+
+def _way_to_score(settings: LocalConfig, path: Path) -> str:
+    """Return what to type to score new rows: with kept models at any time, else in a run of its own."""
+    file = shlex.quote(str(path))
+    if all(party.state for party in settings.scorers):
+        return f"vfl predict {settings.job.job} --dataset NAME -p {file} --out FILE.csv"
+    return f"vfl local -c {file} --predict NAME trains again and scores a data set of the file"
 
 
 def default_folder(job: str) -> Path:
     """Return the folder for a run's results when nobody named one."""
     return Path("out") / f"{job}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+
+
+def require_dataset(config: LocalConfig, name: str, path: Path) -> None:
+    """Refuse, before anything starts, a data set that somebody who has to score it does not have.
+
+    Raises:
+        ConfigError: Names the party and the data sets that it has.
+    """
+    for party in config.scorers:
+        if name not in party.datasets:
+            raise ConfigError(
+                f'{party.party} has no data set "{name}"',
+                where=str(path),
+                advice=f"Data sets of {party.party} in the file: {', '.join(party.datasets) or 'none'}.",
+            )
 
 
 def run_local(config: LocalConfig, folder: Path, console: Console) -> dict[str, Any]:
@@ -57,57 +98,100 @@ def run_local(config: LocalConfig, folder: Path, console: Console) -> dict[str, 
     Raises:
         ColonnadeError: The job ended without a model, or a service did not stay up.
     """
-    logs = made_folder(folder / "logs")
+    return asyncio.run(_trained(config, folder, console))
+
+
+async def _trained(config: LocalConfig, folder: Path, console: Console) -> dict[str, Any]:
+    async with running(config, folder / "logs", console) as federation:
+        return await federation.train(folder)
+
+
+async def _train_and_score(config: LocalConfig, new: Iterable[str], folder: Path, console: Console) -> None:
+    async with running(config, folder / "logs", console) as federation:
+        print_results(console, await federation.train(folder))
+        for name in new:
+            out = folder / f"scores_{name}.csv"
+            print_results(console, await federation.score(config.job.job, name, out))
+
+
+@asynccontextmanager
+async def running(config: LocalConfig, logs: Path, console: Console) -> AsyncIterator[LocalFederation]:
+    """Run all parties of a file while the block runs.
+
+    Raises:
+        JobError: A service did not start.
+    """
+    made_folder(logs)
     with tempfile.TemporaryDirectory(prefix="vfl-local-") as run_folder:
         parties = LocalParties(config, Path(run_folder), logs)
-        return asyncio.run(_run(parties, folder, console))
+        say(console, f"starting {', '.join(party.party for party in config.parties)} on 127.0.0.1")
+        with interrupts() as pressed:
+            async with parties.started() as active, operating(active) as operator:
+                yield LocalFederation(parties, operator, pressed, console)
 
 
-async def _run(parties: LocalParties, folder: Path, console: Console) -> dict[str, Any]:
-    names = ", ".join(party.party for party in parties.config.parties)
-    say(console, f"starting {names} on 127.0.0.1")
-    with interrupts() as pressed:
-        async with parties.started() as active, operating(active) as operator:
-            record = await _watched_job(
-                parties, operator, pressed, _finished_job(operator, parties, folder, console)
-            )
-            return _with_all_models(parties, record, folder)
+@dataclass(frozen=True, slots=True)
+class LocalFederation:
+    """All parties of one file, running, and what their one user asks of them."""
 
+    parties: LocalParties
+    operator: Operator
+    pressed: asyncio.Event
+    console: Console
 
-async def _watched_job(
-    parties: LocalParties, operator: Operator, pressed: asyncio.Event, run: Coroutine[Any, Any, JobRecord]
-) -> JobRecord:
-    """Return the finished job's record, unless a party dies or the user interrupts before."""
-    job = asyncio.ensure_future(run)
-    death = asyncio.ensure_future(parties.first_death())
-    stop = asyncio.ensure_future(pressed.wait())
-    try:
-        await asyncio.wait({job, death, stop}, return_when=asyncio.FIRST_COMPLETED)
-        if job.done():
-            return job.result()
-        if death.done():
-            raise death.result()
-        await _cancelled(operator, parties.config.job.job)
-        raise JobCancelled("interrupted: the job was cancelled and every party stopped")
-    finally:
-        for task in (job, death, stop):
-            task.cancel()
+    async def train(self, folder: Path) -> dict[str, Any]:
+        """Run the file's job; return the report, which is also in the folder, with all parts of the model.
 
+        Raises:
+            ColonnadeError: The job ended without a model, or a service did not stay up.
+        """
+        job = self.parties.config.job
+        record = await self._watched(job.job, self._finished(job, folder))
+        return _with_all_models(self.parties, record, folder)
 
-async def _finished_job(
-    operator: Operator, parties: LocalParties, folder: Path, console: Console
-) -> JobRecord:
-    submitted = await operator.submit(parties.config.job)
-    with progress_view(console) as view:
-        record = await follow(operator, submitted.job_id, view)
-    raise_if_unsuccessful(record)
-    await operator.fetch(record.job_id, folder)
-    return record
+    async def score(self, job: str, dataset: str, out: Path) -> dict[str, Any]:
+        """Write the scores of a data set with the model of a job; return the prediction's report.
 
+        Raises:
+            ColonnadeError: The job has left no model, or scoring failed.
+        """
+        wanted = prediction_with(await self.operator.show(job), dataset)
+        record = await self._watched(wanted.job, self._finished(wanted, None))
+        return await fetch_scores(self.operator, record.job_id, out)
 
-async def _cancelled(operator: Operator, job: str) -> None:
-    with contextlib.suppress(ColonnadeError, TimeoutError):
-        await asyncio.wait_for(operator.cancel(job), _CANCEL_S)
+    async def score_ids(self, job: str, dataset: str, ids: Sequence[str]) -> ScoreIdsReply:
+        """Return the scores of a few rows."""
+        return await self._watched(job, self.operator.score(job, dataset, ids))
+
+    async def _finished(self, job: Job, folder: Path | None) -> JobRecord:
+        submitted = await self.operator.submit(job)
+        with progress_view(self.console) as view:
+            record = await follow(self.operator, submitted.job_id, view)
+        raise_if_unsuccessful(record)
+        if folder is not None:
+            await self.operator.fetch(record.job_id, folder)
+        return record
+
+    async def _watched(self, job: str, run: Coroutine[Any, Any, T]) -> T:
+        """Return what comes of a job, unless a party dies or the user interrupts before."""
+        task = asyncio.ensure_future(run)
+        death = asyncio.ensure_future(self.parties.first_death())
+        stop = asyncio.ensure_future(self.pressed.wait())
+        try:
+            await asyncio.wait({task, death, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            if death.done():
+                raise death.result()
+            await self._cancel(job)
+            raise JobCancelled("interrupted: the job was cancelled and every party stopped")
+        finally:
+            for one in (task, death, stop):
+                one.cancel()
+
+    async def _cancel(self, job: str) -> None:
+        with contextlib.suppress(ColonnadeError, TimeoutError):
+            await asyncio.wait_for(self.operator.cancel(job), _CANCEL_S)
 
 
 def _with_all_models(parties: LocalParties, record: JobRecord, folder: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from common.rpc.addresses import free_ports
 from common.rpc.certs import create_ca, issue
 from common.runtime.cli.serve import service_command
 from common.runtime.config.local import LocalConfig, LocalParty
-from common.runtime.config.party import PartyConfig, load_party
+from common.runtime.config.party import PartyConfig, load_party, warn_of_missing_protection
 from common.runtime.config.vfb2 import Vfb2Job
 from common.runtime.service_process import STOP_GRACE_S
 from common.types import Role
@@ -101,7 +101,9 @@ class LocalParties:
                         issue(certificates, party.party, days=CERTIFICATE_DAYS)
                         self.running.append(await self._start(party))
             conducting = self.config.job.active
-            yield next(one.config for one in self.running if one.party.party == conducting)
+            active = next(one.config for one in self.running if one.party.party == conducting)
+            warn_of_missing_protection(active)
+            yield active
         finally:
             await self._stop()
 

@@ -7,9 +7,18 @@ from typing import Any, Literal
 
 from rich.console import Console
 
+from common.data.wording import counted
 from common.runtime.cli.console import PlainTable, duration, say, size
 
-_METRIC_NAMES = {"r2": "R²", "mse": "MSE", "rmse": "RMSE", "mae": "MAE", "auc": "AUC", "ks": "KS"}
+_METRIC_NAMES = {
+    "r2": "R²",
+    "mse": "MSE",
+    "rmse": "RMSE",
+    "mae": "MAE",
+    "auc": "AUC",
+    "ks": "KS",
+    "log_loss": "log loss",
+}
 
 Report = Mapping[str, Any]
 
@@ -97,9 +106,9 @@ def measured_rows(report: Report) -> Literal["test", "train"]:
 def summary(report: Report) -> str:
     """Return the outcome of a job in one line."""
     losses = [loss for loss in report.get("loss_history") or [] if loss is not None]
-    unit = "epochs" if report.get("networks") or report.get("vfb2") else "rounds"
+    unit = "epoch" if report.get("networks") or report.get("vfb2") else "round"
     parts = [
-        f"{report['rounds']} {unit} in {duration(report['seconds']['total'])}",
+        f"{counted(report['rounds'], unit)} in {duration(report['seconds']['total'])}",
         f"stopped by {report['stopped_because']}",
     ]
     if losses:

@@ -38,8 +38,7 @@ _KINDS = {"parties": "a file for `vfl local`", "party": "a party file", "job": "
 
 _KIND_ADVICE = {
     ("parties", "party"): (
-        "Only `vfl local` runs such a file. To predict with its model, give its parties a `state` there, and "
-        "serve party files with the same `state`."
+        "`vfl local -c` runs such a file, and `vfl predict -p` scores new rows with the models it has left."
     )
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
@@ -10,10 +11,16 @@ from pydantic import Field, model_validator
 
 from common.runtime.config.data import DatasetConfig
 from common.runtime.config.errors import FilePath, Name, Section, require, validated
-from common.runtime.config.job_kinds import AnyTraining, require_algorithm
-from common.runtime.config.party import Compute, Deadlines, Policy
-from common.runtime.config.yaml_source import Document, Problem, read_document
+from common.runtime.config.job_kinds import AnyTraining, any_job_of, require_algorithm
+from common.runtime.config.party import Compute, Deadlines, PartyConfig, Policy, Prediction, load_party
+from common.runtime.config.yaml_source import Document, Problem, YamlValue, read_document
 from common.types import Role
+
+# Whoever runs every party of a file on one machine has nobody to protect new rows from.
+_ANY_NEW_ROWS = Prediction(rows_per_day=10**9, min_rows=1, online=True)
+
+# What `vfl local` makes up: where a party is, and how its connections are protected.
+_PLACE = {"listen", "advertise", "tls", "insecure", "peers"}
 
 
 class LocalParty(Section):
@@ -55,6 +62,22 @@ class LocalConfig(Section):
             if name not in names:
                 yield Problem(("job",), f'names "{name}", which is not among parties')
 
+    @property
+    def scorers(self) -> tuple[LocalParty, ...]:
+        """Those whose parts of the model score new rows together."""
+        return tuple(one for one in self.parties if one.role == "active" or one.party in self.job.scorers)
+
+    def scoring(self) -> Self:
+        """Return the same parties; where a policy is silent about new rows, they may be scored."""
+        return self.model_copy(update={"parties": tuple(map(_scoring, self.parties))})
+
+
+def _scoring(party: LocalParty) -> LocalParty:
+    if party.role == "coordinator" or party.policy.prediction is not None:
+        return party
+    policy = party.policy.model_copy(update={"prediction": _ANY_NEW_ROWS})
+    return party.model_copy(update={"policy": policy})
+
 
 def load_local(path: Path) -> LocalConfig:
     """Read a LOCAL.yaml.
@@ -66,6 +89,34 @@ def load_local(path: Path) -> LocalConfig:
 
 
 def local_of(document: Document) -> LocalConfig:
-    """Return a document that has been read as a local run."""
-    require_algorithm(document, ("job",))
-    return validated(LocalConfig, document)
+    """Return a document that has been read as a local run; where it names files, these are read too."""
+    whole = _with_named_files(document)
+    require_algorithm(whole, ("job",))
+    return validated(LocalConfig, whole)
+
+
+def _with_named_files(document: Document) -> Document:
+    """Put what the named party files and the named job file hold in the place of their names."""
+    folder, data = document.path.parent, dict(document.data)
+    parties = data.get("parties")
+    if not isinstance(parties, list):
+        return document
+    if isinstance(named := data.get("job"), str):
+        job = read_document(folder / named)
+        any_job_of(job)
+        data["job"] = job.data
+    files = {name: load_party(folder / name) for name in parties if isinstance(name, str)}
+    known = {file.party for file in files.values()}
+    known |= {str(one.get("party")) for one in parties if isinstance(one, dict)}
+    data["parties"] = [_without_place(files[one], known) if isinstance(one, str) else one for one in parties]
+    return dataclasses.replace(document, data=data)
+
+
+def _without_place(party: PartyConfig, known: set[str]) -> YamlValue:
+    """Return a party file's own part; its policy keeps the peers that take part here."""
+    values: dict[str, YamlValue] = party.model_dump(mode="json", exclude_unset=True, exclude=_PLACE)
+    if "policy" in party.model_fields_set:
+        values["policy"] = party.policy.model_dump(mode="json", exclude_unset=True) | {
+            "peers": [name for name in party.policy.peers if name in known]
+        }
+    return values

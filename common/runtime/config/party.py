@@ -201,7 +201,11 @@ def load_party(path: Path) -> PartyConfig:
 
 def party_of(document: Document) -> PartyConfig:
     """Return a document that has been read as a party's configuration."""
-    config = validated(PartyConfig, document)
+    return validated(PartyConfig, document)
+
+
+def warn_of_missing_protection(config: PartyConfig) -> None:
+    """Log what is switched off for trials; whoever starts a service or a job says so, once."""
     if os.environ.get(UNSAFE_TEST_KEYS) == "1":
         log.warning(
             "%s=1: keys below %d bits are accepted. FOR TESTS ONLY: they protect nothing",
@@ -214,4 +218,3 @@ def party_of(document: Document) -> PartyConfig:
             config.party,
             config.listen,
         )
-    return config
