@@ -110,7 +110,9 @@ class PartyServer:
         except RuntimeError as exc:
             raise ConfigError(
                 f"{self._party} cannot listen on {self._listen}",
-                advice="another process may use the port, or the address is not one of this machine's",
+                where="`listen` in the party file",
+                advice="another process may use the port, or the address is not one of this machine's; "
+                "`vfl check` says which",
             ) from exc
 
 

@@ -82,6 +82,11 @@ class Security:
         return self.tls
 
 
+_MAKE_CERTIFICATES = (
+    "correct the path under `tls`, or make certificates: for a trial `vfl certs init certs --party NAME …`"
+)
+
+
 def certificate_name(path: Path) -> str:
     """Return the party that the certificate in a PEM file is for.
 
@@ -132,7 +137,11 @@ def load_certificate(path: Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(_read(path))
     except ValueError as exc:
-        raise ConfigError("the file holds no certificate in PEM form", where=str(path)) from exc
+        raise ConfigError(
+            "the file holds no certificate in PEM form",
+            where=str(path),
+            advice="name the certificate here, whose text begins with BEGIN CERTIFICATE",
+        ) from exc
 
 
 def verify_files(files: TlsFiles, party: str, now: datetime) -> None:
@@ -144,7 +153,11 @@ def verify_files(files: TlsFiles, party: str, now: datetime) -> None:
     certificate, authority = load_certificate(files.cert), load_certificate(files.ca)
     name = party_of(certificate, str(files.cert))
     if name != party:
-        raise ConfigError(f"the certificate is for {name}, but this party is {party}", where=str(files.cert))
+        raise ConfigError(
+            f"the certificate is for {name}, but this party is {party}",
+            where=str(files.cert),
+            advice=f"name {party}'s own certificate and key under `tls`, or correct `party`",
+        )
     _require_own_key(files, certificate)
     _require_valid(certificate, files.cert, now)
     _require_valid(authority, files.ca, now)
@@ -160,11 +173,17 @@ def _require_own_key(files: TlsFiles, certificate: x509.Certificate) -> None:
         key = load_pem_private_key(_read(files.key), password=None)
     except (ValueError, TypeError) as exc:
         raise ConfigError(
-            "the file holds no unencrypted private key in PEM form", where=str(files.key)
+            "the file holds no unencrypted private key in PEM form",
+            where=str(files.key),
+            advice="name the certificate's key here; a service cannot ask for a passphrase",
         ) from exc
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     if key.public_key().public_bytes(*form) != certificate.public_key().public_bytes(*form):
-        raise ConfigError(f"the private key does not belong to {files.cert}", where=str(files.key))
+        raise ConfigError(
+            f"the private key does not belong to {files.cert}",
+            where=str(files.key),
+            advice="name the certificate and the key that were issued together",
+        )
 
 
 def _require_valid(certificate: x509.Certificate, path: Path, now: datetime) -> None:
@@ -189,12 +208,20 @@ def _require_issuer(files: TlsFiles, certificate: x509.Certificate, authority: x
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature) as exc:
         raise ConfigError(
-            f"the certificate was not issued by the CA in {files.ca}", where=str(files.cert)
+            f"the certificate was not issued by the CA in {files.ca}",
+            where=str(files.cert),
+            advice="take both from one authority: after a new CA every party needs a new certificate",
         ) from exc
 
 
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
+    except FileNotFoundError as exc:
+        raise ConfigError("no such file", where=str(path), advice=_MAKE_CERTIFICATES) from exc
     except OSError as exc:
-        raise ConfigError(f"the file cannot be read: {exc.strerror}", where=str(path)) from exc
+        raise ConfigError(
+            f"the file cannot be read: {exc.strerror}",
+            where=str(path),
+            advice="its owner must be the user that runs this, who alone may read a key",
+        ) from exc

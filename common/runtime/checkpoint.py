@@ -52,7 +52,7 @@ class Checkpoint:
             make_folder(self.folder)
             write_atomically(self._path(name), content)
         except OSError as exc:
-            raise StateError(f"cannot be written: {exc.strerror}", where=str(self._path(name))) from exc
+            raise StateError.unwritable(self._path(name), exc) from exc
 
     def has(self, name: str) -> bool:
         """Tell whether a value is kept."""
@@ -98,7 +98,7 @@ class Checkpoint:
             if is_new:
                 _sync_folder(self.folder)
         except OSError as exc:
-            raise StateError(f"cannot be written: {exc.strerror}", where=str(path)) from exc
+            raise StateError.unwritable(path, exc) from exc
 
     def rounds(self) -> dict[int, Any]:
         """Return what is kept of the last rounds, by round; a file that was being written counts as none."""

@@ -54,7 +54,7 @@ class EpochStore:
             make_folder(self.checkpoint.folder)
             write_atomically(path, content)
         except OSError as exc:
-            raise StateError(f"cannot be written: {exc.strerror}", where=str(path)) from exc
+            raise StateError.unwritable(path, exc) from exc
 
     def read(self, name: str) -> bytes:
         """Return a file of the checkpoint; UnknownJob when it is not there."""

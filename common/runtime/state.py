@@ -29,6 +29,15 @@ MODEL_FILE = "model.json"
 class StateError(ColonnadeError):
     """A party's own state cannot be written or read."""
 
+    @classmethod
+    def unwritable(cls, path: Path, cause: OSError) -> StateError:
+        """Return the error for a file that the disk does not take."""
+        return cls(
+            f"a file of the state cannot be written: {cause.strerror}",
+            where=str(path),
+            advice="Make room on that disk, or give the service's user write access; then run the job again.",
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class JobStore:
@@ -106,7 +115,7 @@ class JobStore:
         try:
             write_atomically(target, content)
         except OSError as exc:
-            raise StateError(f"cannot be written: {exc.strerror}", where=str(target)) from exc
+            raise StateError.unwritable(target, exc) from exc
         return target
 
     def read_json(self, job_id: str, name: str) -> Any:

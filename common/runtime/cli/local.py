@@ -22,12 +22,18 @@ from common.rpc.pb.active_party_pb2 import JobRecord, ScoreIdsReply
 from common.runtime.cli.console import open_console, progress_view, say
 from common.runtime.cli.follow import follow, interrupts
 from common.runtime.cli.local_parties import LocalParties
-from common.runtime.cli.operator import Operator, made_folder, operating, raise_if_unsuccessful
+from common.runtime.cli.operator import (
+    Operator,
+    made_folder,
+    operating,
+    raise_if_unsuccessful,
+    write_result,
+)
 from common.runtime.cli.results import print_results
 from common.runtime.cli.scoring import fetch_scores, prediction_with
 from common.runtime.config.job_kinds import Job
 from common.runtime.config.local import LocalConfig, load_local
-from common.runtime.state import JobStore, write_atomically
+from common.runtime.state import JobStore
 
 T = TypeVar("T")
 
@@ -39,9 +45,12 @@ _CANCEL_S = 5.0
 
 
 def local(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[LOCAL.yaml]", help="The same as -c LOCAL.yaml.")
+    ] = None,
     config: Annotated[
-        Path, typer.Option("-c", "--config", metavar="LOCAL.yaml", help="All parties and the job.")
-    ],
+        Path | None, typer.Option("-c", "--config", metavar="LOCAL.yaml", help="All parties and the job.")
+    ] = None,
     out: OutFolder = None,
     predict: Annotated[
         list[str] | None,
@@ -53,15 +62,22 @@ def local(
     ] = None,
 ) -> None:
     """Run every party of one file as its own process on this machine, and one job."""
-    settings, new = load_local(config), predict or []
+    path = config or file
+    if path is None or (file and config):
+        raise ConfigError(
+            "one file with all parties and a job is needed",
+            where="-c LOCAL.yaml",
+            advice="`vfl init DIR` writes one, local.yaml.",
+        )
+    settings, new = load_local(path), predict or []
     for name in new:
-        require_dataset(settings, name, config)
+        require_dataset(settings, name, path)
     console = open_console()
     folder = made_folder(out or default_folder(settings.job.job))
     asyncio.run(_train_and_score(settings.scoring() if new else settings, new, folder, console))
     say(console, f"files: {folder}")
     if not new:
-        say(console, f"new rows: {_way_to_score(settings, config)}")
+        say(console, f"new rows: {_way_to_score(settings, path)}")
 
 
 def _way_to_score(settings: LocalConfig, path: Path) -> str:
@@ -203,5 +219,5 @@ def _with_all_models(parties: LocalParties, record: JobRecord, folder: Path) -> 
         if store.has(record.job_id, "model.json"):
             part: Mapping[str, Any] = store.read_json(record.job_id, "model.json")
             report.setdefault("model", {})[one.party.party] = dict(part)
-    write_atomically(path, json.dumps(report, indent=2, ensure_ascii=False).encode())
+    write_result(path, json.dumps(report, indent=2, ensure_ascii=False).encode())
     return report

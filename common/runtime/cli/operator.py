@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import common.errors
-from common.errors import ColonnadeError, ConfigError, JobCancelled, JobError, RemoteProtocolError
+from common.errors import (
+    ColonnadeError,
+    ConfigError,
+    JobCancelled,
+    JobError,
+    PeerUnreachable,
+    RemoteProtocolError,
+)
 from common.rpc.channels import HELD_OPEN, open_channel
 from common.rpc.pb.active_party_pb2 import (
     JOB_CANCELLED,
@@ -116,8 +123,14 @@ async def operating(config: PartyConfig) -> AsyncIterator[Operator]:
             advice="Give `listen` a port, or set `advertise` to the address in use.",
         )
     channel = open_channel(config.party, address, config.party, config.security, Wiretap())
+    own = f"{config.party} at {address}"
     try:
         yield Operator(config, ActivePartyStub(channel))
+    except PeerUnreachable as exc:
+        if exc.where != own:
+            raise
+        advice = f"{exc.advice} `vfl serve -c` its party file starts it, `vfl check -c` says what is wrong."
+        raise PeerUnreachable(exc.what, where=own, advice=advice.strip()) from exc
     finally:
         await channel.close()
 
@@ -154,6 +167,22 @@ def _written(folder: Path, name: str, content: bytearray) -> Path:
     # The names come over the wire: a name with a slash would let the service write anywhere.
     if not _ARTIFACT_NAME.fullmatch(name):
         raise RemoteProtocolError("the service sent an artifact whose name is no plain file name")
-    target = folder / name
-    write_atomically(target, bytes(content))
+    return write_result(folder / name, bytes(content))
+
+
+def write_result(target: Path, content: bytes) -> Path:
+    """Write a file that somebody asked for; return its path.
+
+    Raises:
+        JobError: The disk does not take it.
+    """
+    try:
+        write_atomically(target, content)
+    except OSError as exc:
+        raise JobError(
+            f"the file cannot be written: {exc.strerror}",
+            where=str(target),
+            advice="The job itself has ended well. Make room, or choose another place: "
+            "`vfl show JOB --out DIR` fetches its files again.",
+        ) from exc
     return target

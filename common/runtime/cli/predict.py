@@ -18,13 +18,18 @@ from common.runtime.cli.console import open_console, say
 from common.runtime.cli.follow import follow_on_console
 from common.runtime.cli.jobs import JobName
 from common.runtime.cli.local import require_dataset, running
-from common.runtime.cli.operator import Operator, made_folder, operating, raise_if_unsuccessful
+from common.runtime.cli.operator import (
+    Operator,
+    made_folder,
+    operating,
+    raise_if_unsuccessful,
+    write_result,
+)
 from common.runtime.cli.results import print_results
 from common.runtime.cli.scoring import fetch_scores, prediction_with, scores_csv
 from common.runtime.config.local import LocalConfig, local_of
 from common.runtime.config.party import PartyConfig, party_of
 from common.runtime.config.yaml_source import read_document
-from common.runtime.state import write_atomically
 
 
 def predict(
@@ -52,6 +57,8 @@ def predict(
     """Score new rows with the model of a finished job; the file has the order of the data set."""
     if not ids and out is None:
         raise ConfigError("nobody said where the scores are to be written", advice="Add --out FILE.csv.")
+    if out is not None and out.is_dir():
+        raise ConfigError("this is a folder", where=str(out), advice="Name a file: --out FILE.csv.")
     wanted = _Wanted(job, dataset, tuple(ids or ()), out)
     document = read_document(party)
     if "parties" in document.data:
@@ -79,7 +86,7 @@ class _Wanted:
         if self.out is None:
             typer.echo(scores_csv(reply), nl=False)
         else:
-            write_atomically(self.out, scores_csv(reply).encode())
+            write_result(self.out, scores_csv(reply).encode())
 
 
 def _require_dataset(own: PartyConfig, dataset: str, party: Path) -> None:

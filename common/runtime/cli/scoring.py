@@ -12,11 +12,10 @@ from typing import Any
 from common.errors import JobError
 from common.rpc.pb.active_party_pb2 import JOB_FINISHED, JobRecord, ScoreIdsReply
 from common.runtime.cli.jobs import status_word
-from common.runtime.cli.operator import Operator
+from common.runtime.cli.operator import Operator, write_result
 from common.runtime.config.job_kinds import job_from_json
 from common.runtime.config.predict import PredictJob, prediction_name
 from common.runtime.config.vfb2 import Vfb2Job
-from common.runtime.state import write_atomically
 
 _PREDICTIONS = "predictions.csv"
 
@@ -51,7 +50,7 @@ async def fetch_scores(operator: Operator, job_id: str, out: Path) -> dict[str, 
     """Put a finished prediction's scores where they are wanted; return its report."""
     with tempfile.TemporaryDirectory(prefix="vfl-") as folder:
         await operator.fetch(job_id, Path(folder))
-        write_atomically(out, (Path(folder) / _PREDICTIONS).read_bytes())
+        write_result(out, (Path(folder) / _PREDICTIONS).read_bytes())
         report: dict[str, Any] = json.loads((Path(folder) / "report.json").read_text(encoding="utf-8"))
         return report
 

@@ -207,7 +207,11 @@ def _composed(path: Path) -> tuple[_CoreSchemaLoader, yaml.Node | None]:
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        raise ConfigError(f"not valid YAML: {exc.problem or exc.context}", where=where) from exc
+        raise ConfigError(
+            f"not valid YAML: {exc.problem or exc.context}",
+            where=where,
+            advice="Mend that place: indent with spaces, never with tabs; quote texts with `: ` or `#`.",
+        ) from exc
     except (yaml.YAMLError, RecursionError) as exc:
         raise ConfigError("not valid YAML", where=str(path)) from exc
 
@@ -225,6 +229,14 @@ def _read_text(path: Path) -> str:
     except FileNotFoundError as exc:
         raise ConfigError("no such file", where=str(path), advice="`vfl init DIR` writes examples.") from exc
     except UnicodeDecodeError as exc:
-        raise ConfigError("not a text file in UTF-8", where=str(path)) from exc
+        raise ConfigError(
+            "not a text file in UTF-8",
+            where=str(path),
+            advice="Name a YAML file here; data files are named inside it.",
+        ) from exc
     except OSError as exc:
-        raise ConfigError(f"cannot be read: {exc.strerror}", where=str(path)) from exc
+        raise ConfigError(
+            f"cannot be read: {exc.strerror}",
+            where=str(path),
+            advice="Name a YAML file that the user who runs this may read.",
+        ) from exc

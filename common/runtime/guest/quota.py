@@ -76,7 +76,7 @@ class DailyQuota:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomically(path, json.dumps({"day": day, "rows": used + rows + ahead}).encode())
         except OSError as exc:
-            raise StateError(f"cannot be written: {exc.strerror}", where=str(path)) from exc
+            raise StateError.unwritable(path, exc) from exc
         self._ahead[peer] = day, ahead
 
     def _counted_ahead(self, peer: str, day: str) -> int:

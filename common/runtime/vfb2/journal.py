@@ -146,7 +146,7 @@ class Journal:
         try:
             await self._loop.run_in_executor(self._writer, write)
         except OSError as exc:
-            self.failed = StateError(f"cannot be written: {exc.strerror}", where=str(self._folder))
+            self.failed = StateError.unwritable(self._folder, exc)
             self._on_durable()
             return
         self.durable = max(self.durable, upto)
