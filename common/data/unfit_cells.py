@@ -9,16 +9,17 @@ from common.data.source import Located
 from common.data.wording import SHOWN_CASES, counted, listed
 from common.errors import DataError
 
-# Of several columns these are described, with so many rows of each kind: an error should fit on a screen.
+# Of many columns the first ones are described, with fewer rows of each kind: an error should fit on a screen.
+_FEW_COLUMNS = 2
 _SHOWN_COLUMNS = 3
-_CASES_OF_SEVERAL = 3
+_CASES_OF_MANY = 3
 
 
 def unfit_cells(source: Located, faults: Mapping[str, Faults], label: str | None) -> DataError:
     """Return one error for all columns; `label` is the one that is to be predicted."""
     total = sum(column.total for column in faults.values())
     first = dict(list(faults.items())[:_SHOWN_COLUMNS])
-    cases = SHOWN_CASES if len(faults) == 1 else _CASES_OF_SEVERAL
+    cases = SHOWN_CASES if len(faults) <= _FEW_COLUMNS else _CASES_OF_MANY
     rows = sorted(
         {row for column in first.values() for kind in column.first.values() for row in kind[:cases]}
     )

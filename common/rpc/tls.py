@@ -218,7 +218,9 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError as exc:
-        raise ConfigError("no such file", where=str(path), advice=_MAKE_CERTIFICATES) from exc
+        raise ConfigError(
+            f"the file cannot be read: {exc.strerror}", where=str(path), advice=_MAKE_CERTIFICATES
+        ) from exc
     except OSError as exc:
         raise ConfigError(
             f"the file cannot be read: {exc.strerror}",

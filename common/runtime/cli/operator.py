@@ -159,7 +159,11 @@ def made_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
-        raise ConfigError(f"the folder cannot be made: {exc.strerror}", where=str(folder)) from exc
+        raise ConfigError(
+            f"the folder cannot be made: {exc.strerror}",
+            where=str(folder),
+            advice="Choose another place, or make room there.",
+        ) from exc
     return folder
 
 
