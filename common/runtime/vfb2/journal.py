@@ -89,7 +89,8 @@ class Journal:
         """Wait until everything so far is on the disk."""
         while self._flushing is not None or self._checkpoints:
             under_way = [*self._checkpoints, *([] if self._flushing is None else [self._flushing])]
-            await asyncio.gather(*under_way, return_exceptions=True)
+            # Not gathered: whoever waits here may be cancelled, and must not take the writing along.
+            await asyncio.wait(under_way)
 
     def append(self, record: bytes) -> int:
         """Write a record down; return its number, which `durable` will reach."""
