@@ -13,12 +13,12 @@ from common.glm.metrics import classification_metrics
 from common.nets import lift
 from common.nets.scores import CalibrationBin, calibration, scores_of
 from common.runtime.config.networks import NetJob
-from common.types import Floats
+from common.types import Floats, Ints
 from party_b.networks.methods import ABLATION, Trained, methods_of
 from party_b.networks.rows import ActiveRows
 from party_b.networks.students import Students
 from party_b.networks.teacher import Taught
-from party_b.reporting.evaluation import Lift, Metrics, interval
+from party_b.reporting.evaluation import Lift, Metrics, Partition, interval
 
 SPLIT = "splitnn"
 
@@ -166,12 +166,21 @@ class Results:
 
     def own_train(self) -> tuple[Floats, Floats]:
         """Return labels and scores of the job's own model on training and validation rows."""
-        rows, run, own = self.rows, self.job.runs[0], self.own_student
-        if own is None:
-            return rows.labels[rows.common[rows.parts(run).training]], self.teachers[0].logits
-        student = rows.student(run)
-        trained = np.concatenate([student.shared, student.own, student.validation])
-        return rows.labels[trained], own.train_logits
+        own = self.own_student
+        scores = self.teachers[0].logits if own is None else own.train_logits
+        return self.rows.labels[self.train_rows()], scores
+
+    def train_rows(self) -> Ints:
+        """Return B's row numbers of the training and validation rows of the job's own model."""
+        rows, run = self.rows, self.job.runs[0]
+        if self.own_student is None:
+            return np.asarray(rows.common[rows.parts(run).training])
+        return self.student_rows()
+
+    def student_rows(self) -> Ints:
+        """Return B's row numbers of a student's training and validation rows, as in `train_logits`."""
+        student = self.rows.student(self.job.runs[0])
+        return np.concatenate([student.shared, student.own, student.validation])
 
 
 def metrics_of(labels: Floats, scores: Floats) -> Metrics | None:
@@ -180,26 +189,40 @@ def metrics_of(labels: Floats, scores: Floats) -> Metrics | None:
 
 
 def lift_of(results: Results) -> Lift | None:
-    """Return the job's own model beside B alone on the same test rows; None where one is missing."""
+    """Return the job's own model beside B alone on the same rows; None where one of them is missing.
+
+    These are test rows, or training rows where there are no others.
+    """
     local = results.students.get((0, "local"))
     labels, scores = results.own_test()
+    which: Partition = "test" if len(labels) else "train"
+    if which == "train":
+        labels, scores = results.own_train()
     if local is None or not len(labels) or results.job.algorithm == "local":
         return None
-    alone = local.logits[: len(labels)]
+    students = {name: trained for (run, name), trained in results.students.items() if run == 0}
+    seen = {name: _scores_on(results, trained, which)[: len(labels)] for name, trained in students.items()}
+    alone = seen.pop("local")
     signs = np.where(labels == 1.0, 1.0, -1.0)
     gain, half = interval(np.logaddexp(0.0, -signs * alone) - np.logaddexp(0.0, -signs * scores))
-    others: dict[str, Metrics] = {}
-    for (run, name), trained in results.students.items():
-        found = metrics_of(labels, trained.logits[: len(labels)])
-        if run == 0 and found is not None and name != "local":
-            others[name] = found
+    found = {name: metrics_of(labels, logits) for name, logits in seen.items()}
+    others = {name: metrics for name, metrics in found.items() if metrics is not None}
     measured = _measured_split(results)
     if measured is not None and measured.common is not None:
         others[SPLIT] = measured.common
     found_local, found_own = metrics_of(labels, alone), metrics_of(labels, scores)
     if found_local is None or found_own is None:
         return None
-    return Lift("test", len(labels), found_local, found_own, gain, half, "log_loss", others)
+    return Lift(which, len(labels), found_local, found_own, gain, half, "log_loss", others)
+
+
+def _scores_on(results: Results, trained: Trained, which: Partition) -> Floats:
+    """Return a student's scores of test rows, or of those rows that the job's own model was trained on."""
+    if which == "test":
+        return trained.logits
+    theirs, wanted = results.student_rows(), results.train_rows()
+    order = np.argsort(theirs)
+    return np.asarray(trained.train_logits[order[np.searchsorted(theirs[order], wanted)]])
 
 
 def findings_of(results: Results) -> NetFindings:

@@ -109,9 +109,8 @@ def write_net_artifacts(outcome: NetOutcome, store: JobStore) -> None:
     store.write_json(outcome.job_id, "report.json", report_json(record))
     store.write_bytes(outcome.job_id, "report.html", report_html(record).encode())
     _, scores = outcome.results.own_test()
-    if len(scores):
-        chosen = outcome.rows.student(outcome.job.runs[0]).test[: len(scores)]
-        store.write_bytes(outcome.job_id, "predictions_test.csv", _predictions(outcome, chosen, scores))
+    chosen = outcome.rows.student(outcome.job.runs[0]).test[: len(scores)]
+    store.write_bytes(outcome.job_id, "predictions_test.csv", _predictions(outcome, chosen, scores))
 
 
 def _record(outcome: NetOutcome) -> RunRecord:

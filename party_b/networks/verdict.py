@@ -14,7 +14,8 @@ def network_verdict(findings: NetFindings, lift: Lift | None, active: str) -> Ve
     if lift is None:
         return Verdict("unknown", "Not compared", f"{active} alone was not measured in this run.")
     name = findings.own
-    rows = f"On {lift.rows:,} test rows the AUC is {metric(lift.federated['auc'])} for {name} and "
+    which = "test" if lift.partition == "test" else "training"
+    rows = f"On {lift.rows:,} {which} rows the AUC is {metric(lift.federated['auc'])} for {name} and "
     rows += f"{metric(lift.local['auc'])} for {active} alone ({signed(100 * _gain(lift))} points)."
     decisive = _decisive(findings)
     sentences = [rows]

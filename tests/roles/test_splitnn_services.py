@@ -103,3 +103,20 @@ async def test_an_epoch_between_services_is_the_epoch_in_one_process(
     parts = parts_of(ROWS, job.data, job.runs[0])
     found = np.array([sent[ids[row]] for row in parts.test])
     assert np.abs(found - pooled_scores(world, job)).max() < 1e-5
+
+
+async def test_without_test_rows_the_lift_speaks_of_training_rows(tmp_path: Path) -> None:
+    world = World(tmp_path / "world", policy=POLICY)
+    write_rows(world)
+    job = net_job(algorithm="jpl", data={"test_fraction": 0.0, "validation_fraction": 0.2})
+    async with world.running("party_a", "party_b"):
+        record = await world.train(job)  # type: ignore[arg-type]
+        assert record.status == JOB_FINISHED, record.error
+    folder = world.config("party_b").state / "jobs" / record.job_id
+    report = json.loads((folder / "report.json").read_text())
+    assert report["metrics"]["test"] is None
+    # Every common row is one that both models were trained on here.
+    assert report["lift"]["federated"]["train"] == pytest.approx(report["metrics"]["train"])
+    assert report["lift"]["local"]["train"].keys() == report["metrics"]["train"].keys()
+    assert report["lift"]["local"] != report["lift"]["federated"]
+    assert (folder / "predictions_test.csv").read_text() == "id,partition,y,score,probability\n"
