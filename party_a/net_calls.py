@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from common.data.table import Table
+from common.data.scanned import Rows
 from common.errors import LocalProtocolError, RemoteProtocolError
 from common.nets.batches import epoch_batches
+from common.nets.field_stream import learn
 from common.nets.protect import Singles
 from common.rpc.pb import splitnn_pb2 as pb
 from common.rpc.wiretap import Traffic
@@ -21,9 +22,9 @@ from common.runtime.config.party import PartyConfig
 from common.runtime.epoch_store import EpochStore, party_secret
 from common.runtime.guest.align_calls import AlignmentCalls
 from common.runtime.guest.job_calls import JobCalls
-from common.runtime.kept_data import hold_to_data
+from common.runtime.kept_data import hold_to_digest
 from common.runtime.net_design import NetDesign, Parts, encoded, field_settings, parts_of
-from common.runtime.net_halves import Half, new_bottom, release_of, restored_bottom
+from common.runtime.net_halves import Half, make_ready, new_bottom, release_of, restored_bottom
 from common.runtime.saved_network import SavedNetwork, keep_network, missing_rules
 from common.runtime.state import JobStore
 from common.runtime.unfinished import Spent
@@ -59,14 +60,12 @@ class _Built:
 
     Attributes:
         run: Which one.
-        table: The common rows, in the order of the alignment.
-        parts: Which of them train, validate and test.
-        design: Those rows, encoded.
+        parts: Which of the common rows train, validate and test.
+        design: The common rows in the order of the alignment, encoded.
         role: None until an epoch begins, and after one was broken off.
     """
 
     run: Run
-    table: Table = field(repr=False)
     parts: Parts
     design: NetDesign
     role: PassiveSplit | None = None
@@ -75,13 +74,13 @@ class _Built:
 class NetCalls(JobCalls):
     """The state of one job with a split network at one passive party."""
 
-    def __init__(self, job: NetJob, table: Table, alignment: AlignmentCalls, tools: NetTools) -> None:
+    def __init__(self, job: NetJob, rows: Rows, alignment: AlignmentCalls, tools: NetTools) -> None:
         super().__init__(alignment)
         self._tools = tools
         self._checkpoint = Checkpoint.of(tools.store, tools.job_id)
         self.before = Spent.from_json(self._checkpoint.kept(_SPENT))
         self._job = job
-        self._table = table
+        self._rows = rows
         self._epochs = EpochStore(self._checkpoint)
         self._form = WireRows(job.model.bottom[-1], job.train.wire)
         self._built: _Built | None = None
@@ -90,6 +89,8 @@ class NetCalls(JobCalls):
         self._turn = asyncio.Lock()
         # One thread, always the same: torch keeps helpers for every thread that calls it.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="splitnn")
+        # Importing torch takes seconds, in which ids are aligned.
+        self._thread.submit(make_ready)
 
     async def build(self, request: pb.BuildNetworkRequest) -> pb.NetworkBuilt:
         """Choose and encode the rows of a run; say which of its epochs can be gone on from."""
@@ -106,7 +107,7 @@ class NetCalls(JobCalls):
             train_rows=len(built.parts.fit),
             validation_rows=len(built.parts.validation),
             test_rows=len(built.parts.test),
-            columns=len(self._table.features),
+            columns=len(self._rows.features),
             width=self._form.width,
             epochs=(0, *self._epochs.epochs(request.run)),
         )
@@ -173,7 +174,7 @@ class NetCalls(JobCalls):
 
     def notes(self) -> list[str]:
         """Return what became of this party's own rows."""
-        return self._table.intake.sentences()
+        return self._rows.head.intake.sentences()
 
     def _of_run(self, run: int) -> _Built:
         if self._built is None or self._built.run.number != run:
@@ -181,12 +182,12 @@ class NetCalls(JobCalls):
         return self._built
 
     def _build(self, rows: Ints, run: Run) -> _Built:
-        table = self._table.take(rows)
-        hold_to_data(self._checkpoint, table, self._job.data.dataset)
-        parts = parts_of(table.rows, self._job.data, run)
-        return _Built(
-            run, table, parts, encoded(table, parts.training, field_settings(self._tools.own, self._job))
-        )
+        parts = parts_of(len(rows), self._job.data, run)
+        plan = learn(self._rows, rows[parts.training], field_settings(self._tools.own, self._job))
+        part = f"run{run.number}"
+        design = encoded(self._rows, rows, plan, self._checkpoint.folder / f"{part}-rows")
+        hold_to_digest(self._checkpoint, design.digest(), self._rows.head, part)
+        return _Built(run, parts, design)
 
     def _begin(self, built: _Built, epoch: int) -> PassiveSplit:
         """Stand before an epoch: go on, or go back to the end of the one before it."""
@@ -256,11 +257,11 @@ class NetCalls(JobCalls):
             passive=self._job.passive,
             rounds=role.epoch,
             plan=plan,
-            missing=missing_rules(built.table, plan),
+            missing=missing_rules(self._rows.head, plan),
             network_sha256=keep_network(store, job_id, role.network.weights_to_bytes()),
             width=self._form.width,
             release=release_of(self._half(built)),
-            notes=tuple(built.table.intake.sentences()),
+            notes=tuple(self.notes()),
         )
         spent = self.spent(self._tools.traffic()).to_json()
         self._checkpoint.keep(TRAINED, {"rounds": role.epoch, "spent": spent, "model": saved.to_json()})

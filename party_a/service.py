@@ -30,6 +30,7 @@ from common.runtime.guest.quota import DailyQuota
 from common.runtime.guest.service import GuestTools, Hosted
 from common.runtime.hosting import is_loss
 from common.runtime.linear_design import plain_design, read_dataset
+from common.runtime.net_design import net_rows
 from common.runtime.net_halves import require_networks
 from common.runtime.state import JobStore
 from common.runtime.unfinished import Ending
@@ -110,15 +111,15 @@ class _Servicer(Vfb2Guest, GramServicer, SplitServicer):
     async def _open_network(self, request: pb.OpenJobRequest, job: NetJob) -> pb.OpenJobReply:
         own, store = self._own, self._tools.store
         require_networks(own.party)
-        table = await asyncio.to_thread(read_dataset, own, job)
-        alignment = await self._alignment(job, table.ids, own.policy.least_common)
-        reply = await self._opening(request, job, table, alignment)
+        rows = await asyncio.to_thread(net_rows, own, job)
+        alignment = await self._alignment(job, rows.head.ids, own.policy.least_common)
+        reply = await self._opening(request, job, rows.head, alignment)
         if request.preflight:
-            reply.columns = len(table.features)
+            reply.columns = len(rows.features)
             return reply
         job_id = request.turn.job_id
         tools = NetTools(own, store, job_id, partial(self._tools.wiretap.totals, job_id))
-        calls = NetCalls(job, table, alignment, tools)
+        calls = NetCalls(job, rows, alignment, tools)
         hosted = await self._host.add(request, job, calls)
         hosted.attendees.expect((job.active,))
         calls.opened.set_result(reply)

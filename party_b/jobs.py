@@ -72,9 +72,12 @@ class ActiveJob:
         log.info("job %s: %s", self.job_id, message)
         await self._publish(pb.JobEvent(message=message))
 
-    async def advance(self, message: str, eta_s: float) -> None:
-        """Report how far a phase without rounds has come."""
-        await self._publish(pb.JobEvent(message=message, eta_s=eta_s))
+    async def advance(self, message: str, eta_s: float | None = None) -> None:
+        """Report how far a phase has come besides its rounds; None: nobody knows how long it takes."""
+        event = pb.JobEvent(message=message)
+        if eta_s is not None:
+            event.eta_s = eta_s
+        await self._publish(event)
 
     async def warn(self, notice: str) -> None:
         """Report something that its operator should know while the job goes on."""

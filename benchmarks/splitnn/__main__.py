@@ -21,6 +21,7 @@ import numpy as np
 from common.data.split import split_rows
 from common.glm.metrics import classification_metrics
 from common.nets.batches import epoch_batches
+from common.nets.field_stream import learn
 from common.nets.pooled import Half, PooledNetwork, train_pooled
 from common.nets.shape import NetSettings
 from common.nets.threads import use_threads
@@ -29,8 +30,7 @@ from common.runtime.cli.operator import Operator, operating, raise_if_unsuccessf
 from common.runtime.config.local import LocalParty, load_local
 from common.runtime.config.networks import NetJob
 from common.runtime.config.party import PartyConfig
-from common.runtime.linear_design import read_dataset
-from common.runtime.net_design import encoded, optimisation_of, parts_of, shape_of
+from common.runtime.net_design import encoded, net_rows, optimisation_of, parts_of, shape_of
 
 FIELDS = {"party_a": 10, "party_b": 20}
 CATEGORIES = 1000
@@ -167,9 +167,9 @@ def in_one_process(
     halves = {}
     for party in config.parties:
         own = party_config(party, folder)
-        table = read_dataset(own, job)
-        table = table.without("y") if party.role == "active" else table
-        design = encoded(table, training, own.datasets["rows"].field_settings("quantile", 32, 16_384))
+        rows = net_rows(own, job)
+        plan = learn(rows, training, own.datasets["rows"].field_settings("quantile", 32, 16_384))
+        design = encoded(rows, np.arange(options.rows), plan, folder / party.party)
         chosen = NetSettings(shape_of(job), optimisation_of(job, len(parts.fit)), seed=len(party.party))
         halves[party.party] = Half(design.rows, design.plan.layout, chosen)
     network = PooledNetwork(halves.pop("party_b"), halves, labels.astype(float))

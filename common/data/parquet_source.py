@@ -16,8 +16,11 @@ from common.data.source import ParquetFiles
 from common.data.wording import SHOWN_CASES, counted, quoted
 from common.errors import DataError
 
-# Enough rows to keep Arrow busy, few enough to stay at some megabytes for wide tables.
-_BATCH_ROWS = 1 << 15
+# A batch has enough rows to keep Arrow busy, and few enough to stay at some tens of megabytes for wide tables
+# and long texts, also when every cell becomes an object of Python's.
+_MOST_ROWS, _FEWEST_ROWS = 1 << 15, 1 << 7
+_BATCH_CELLS = 1 << 18
+_BATCH_BYTES = 1 << 24
 _SUFFIXES = (".parquet", ".parq", ".pq")
 # pandas stores a frame's row index under such a name; it is not a column of the data.
 _PANDAS_INDEX = "__index_level_"
@@ -48,7 +51,7 @@ class ParquetSource:
         """Yield the named columns with the types that they have in the files."""
         for path in self.files:
             with _sound(path), pyarrow.parquet.ParquetFile(path) as file:
-                for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=list(names)):
+                for batch in file.iter_batches(batch_size=_batch_rows(file, names), columns=list(names)):
                     yield batch.select(list(names))
 
     def locate(self, rows: Sequence[int]) -> Mapping[int, str]:
@@ -95,6 +98,17 @@ def open_parquet(declared: ParquetFiles) -> ParquetSource:
         notes.append(f"{path.name}: {counted(len(left_out), 'column')} with the row index of pandas left out")
     columns = tuple(name for name in first if name not in left_out)
     return ParquetSource(path, tuple(files), rows, columns, tuple(notes))
+
+
+def _batch_rows(file: pyarrow.parquet.ParquetFile, names: Sequence[str]) -> int:
+    """Return how many rows to read at a time, by the number and the size of the cells that are wanted."""
+    wanted, size_bytes = set(names), 0
+    for at in range(file.num_row_groups):
+        group = file.metadata.row_group(at)
+        parts = (group.column(position) for position in range(group.num_columns))
+        size_bytes += sum(part.total_uncompressed_size for part in parts if part.path_in_schema in wanted)
+    by_size = _BATCH_BYTES * file.metadata.num_rows // max(1, size_bytes)
+    return int(max(_FEWEST_ROWS, min(_MOST_ROWS, _BATCH_CELLS // max(1, len(names)), by_size)))
 
 
 def _files(path: Path) -> list[Path]:

@@ -109,8 +109,13 @@ def read_table(source: AnySource, request: TableRequest) -> Table:
             or an id.
         ConfigError: What is declared about the columns does not fit them.
     """
-    if isinstance(source, LibsvmSource):
-        return _read_sparse(source, request)
+    return (
+        _read_sparse(source, request) if isinstance(source, LibsvmSource) else read_kept(source, request)[0]
+    )
+
+
+def read_kept(source: Source, request: TableRequest) -> tuple[Table, Ints]:
+    """Read as `read_table` does; return also the rows' positions in the source, from 0, ascending."""
     names = chosen_columns(source, request)
     ids, readers = _read(source, request, names)
     if not ids:
@@ -127,7 +132,7 @@ def read_table(source: AnySource, request: TableRequest) -> Table:
     _require_fit(source, request, readers, {name: kept.among(where) for name, where in missing.items()})
     positions = _left(source, kept)
     whole = len(positions) == len(ids)
-    return Table(
+    table = Table(
         request.dataset,
         source.label,
         tuple(ids) if whole else tuple(ids[position] for position in positions),
@@ -136,6 +141,7 @@ def read_table(source: AnySource, request: TableRequest) -> Table:
         request.preparation,
         Intake(len(ids), kept.dropped, tuple(notes)),
     )
+    return table, positions
 
 
 def _read_sparse(source: LibsvmSource, request: TableRequest) -> Table:

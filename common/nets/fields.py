@@ -11,12 +11,12 @@ number of buckets, in every process and version. Bucket 0 is the missing value. 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
 
-from common.data.columns import CategoricalColumn, Column, NumericColumn
+from common.data.columns import CategoricalColumn, Column
 from common.data.preparation import DEFAULT
 from common.data.table import Table
 from common.errors import ConfigError, DataError
@@ -107,13 +107,10 @@ class FieldPlan:
         Raises:
             ConfigError: The settings name a column that does not exist or has another type.
         """
-        _check_names(training, settings)
-        fitted = [
-            _fit_column(name, column, settings)
-            for name, column in zip(training.features, training.columns, strict=True)
-        ]
-        embedded = [one for one in fitted if not isinstance(one, ScaledField)]
-        return cls((*embedded, *(one for one in fitted if isinstance(one, ScaledField))))
+        learner = FieldLearner(settings)
+        for name, column in zip(training.features, training.columns, strict=True):
+            learner.add(name, column)
+        return learner.plan(training.source)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -181,43 +178,96 @@ class FieldPlan:
             raise DataError("this is no description of fields, or of another version") from failure
 
 
-def _check_names(training: Table, settings: FieldSettings) -> None:
-    kinds = dict(zip(training.features, training.columns, strict=True))
-    for name in settings.numeric:
-        if name != DEFAULT and not isinstance(kinds.get(name), NumericColumn):
-            raise ConfigError(f"there is no numeric column {name!r}", where=training.source)
-    for name in settings.separators:
-        if not isinstance(kinds.get(name), CategoricalColumn):
-            raise ConfigError(
-                f"only a categorical column can hold several values, {name!r} is none", where=training.source
-            )
+class FieldLearner:
+    """Learns a plan from columns that may come batch by batch.
+
+    Of a number it keeps the values, of a category no more texts than make a difference.
+    """
+
+    def __init__(self, settings: FieldSettings) -> None:
+        """Know no column yet."""
+        self._settings = settings
+        self._categories: dict[str, _Categories] = {}
+        self._numbers: dict[str, list[Floats]] = {}
+        self._names: dict[str, None] = {}
+
+    def add(self, name: str, column: Column) -> None:
+        """Take further training rows of a column."""
+        self._names[name] = None
+        if isinstance(column, CategoricalColumn):
+            self._categories.setdefault(name, _Categories(name, self._settings)).add(column)
+        else:
+            self._numbers.setdefault(name, []).append(column.values)
+
+    def plan(self, source: str) -> FieldPlan:
+        """Return the plan; `source` is named in messages.
+
+        Raises:
+            ConfigError: The settings name a column that does not exist or has another type.
+        """
+        self._check_names(source)
+        fitted = [
+            self._categories[name].field()
+            if name in self._categories
+            else _fit_numbers(name, np.concatenate(self._numbers[name]), self._settings)
+            for name in self._names
+        ]
+        embedded = [one for one in fitted if not isinstance(one, ScaledField)]
+        return FieldPlan((*embedded, *(one for one in fitted if isinstance(one, ScaledField))))
+
+    def _check_names(self, source: str) -> None:
+        for name in self._settings.numeric:
+            if name != DEFAULT and name not in self._numbers:
+                raise ConfigError(f"there is no numeric column {name!r}", where=source)
+        for name in self._settings.separators:
+            if name not in self._categories:
+                raise ConfigError(
+                    f"only a categorical column can hold several values, {name!r} is none", where=source
+                )
 
 
-def _fit_column(name: str, column: Column, settings: FieldSettings) -> FittedField:
-    if isinstance(column, CategoricalColumn):
-        return _fit_categories(name, column, settings)
+class _Categories:
+    """How many categories a column has, up to the number from which its table grows no further."""
+
+    def __init__(self, name: str, settings: FieldSettings) -> None:
+        separator = settings.separators.get(name, "")
+        self._whole = HashedField(name, 2, separator, settings.most_values if separator else 1)
+        self._most_buckets = settings.hash_buckets
+        self._known: set[str] = set()
+        self._values = 1
+
+    def add(self, column: CategoricalColumn) -> None:
+        """Take further rows."""
+        if self._enough and not self._whole.separator:
+            return
+        # Rows that were taken away may have left categories without a row.
+        for code in np.unique(column.codes[column.codes >= 0]).tolist():
+            parts = self._whole.parts(column.categories[code])
+            self._values = max(self._values, len(parts))
+            if not self._enough:
+                self._known.update(parts)
+
+    def field(self) -> HashedField:
+        """Return the field."""
+        wanted = max(_FEWEST_BUCKETS, 1 << (_BUCKETS_PER_CATEGORY * len(self._known)).bit_length())
+        return replace(self._whole, buckets=min(self._most_buckets, wanted), values=self._values)
+
+    @property
+    def _enough(self) -> bool:
+        return _BUCKETS_PER_CATEGORY * len(self._known) >= self._most_buckets
+
+
+def _fit_numbers(name: str, values: Floats, settings: FieldSettings) -> BinnedField | ScaledField:
     rule = settings.numeric.get(name, settings.numeric.get(DEFAULT, "quantile"))
-    present = column.values[np.isfinite(column.values)]
+    present = values[np.isfinite(values)]
     if rule == "standardize":
         shift = float(present.mean()) if len(present) else 0.0
         deviation = float(present.std()) if len(present) else 0.0
         # A column without variation, up to rounding, must not be blown up to the size of the others.
         varies = deviation > 1e-12 * max(1.0, abs(shift)) and np.isfinite(deviation)
-        return ScaledField(name, shift, deviation if varies else 1.0, bool(column.missing.any()))
+        return ScaledField(name, shift, deviation if varies else 1.0, bool(np.isnan(values).any()))
     edges = _log_edges(present, settings.bins) if rule == "log" else _quantile_edges(present, settings.bins)
     return BinnedField(name, tuple(edges.tolist()))
-
-
-def _fit_categories(name: str, column: CategoricalColumn, settings: FieldSettings) -> HashedField:
-    separator = settings.separators.get(name, "")
-    whole = HashedField(name, 2, separator, settings.most_values if separator else 1)
-    # Rows that were taken away may have left categories without a row.
-    seen = np.unique(column.codes[column.codes >= 0])
-    cells = [whole.parts(column.categories[code]) for code in seen]
-    distinct = len({part for parts in cells for part in parts})
-    wanted = max(_FEWEST_BUCKETS, 1 << (_BUCKETS_PER_CATEGORY * distinct).bit_length())
-    values = max([1, *map(len, cells)])
-    return HashedField(name, min(settings.hash_buckets, wanted), separator, values)
 
 
 def _quantile_edges(values: Floats, bins: int) -> Floats:

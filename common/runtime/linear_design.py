@@ -23,6 +23,7 @@ from common.crypto.plan import Plan, PlanRequest, prove_ranges
 from common.data.ids import ids_digest
 from common.data.preprocess import Preprocessing
 from common.data.reading import Label, TableRequest, open_source, read_table
+from common.data.source import Declared
 from common.data.split import BatchSchedule, split_rows
 from common.data.table import Table
 from common.errors import ConfigError, DataError, Refused, RemoteProtocolError
@@ -34,7 +35,6 @@ from common.runtime.config.alone import AloneJob, TrainingJob
 from common.runtime.config.data import DatasetConfig
 from common.runtime.config.job import JobConfig
 from common.runtime.config.job_base import JobBase
-from common.runtime.config.networks import NetJob
 from common.runtime.config.party import PartyConfig
 from common.runtime.memory import give_back
 from common.types import Floats, Ints
@@ -96,7 +96,7 @@ class LinearDesign:
         return loss.curvature * top + float(self.penalties.max(initial=0.0))
 
 
-def read_dataset(own: PartyConfig, job: TrainingJob | NetJob) -> Table:
+def read_dataset(own: PartyConfig, job: TrainingJob) -> Table:
     """Read the data set that a job names, with its label at an active party, as `read_labelled` does."""
     table = read_labelled(own, job.data.dataset, job.data.label, job.data.positive)
     return table if job.takes_sparse_columns else table.dense()
@@ -109,18 +109,35 @@ def read_labelled(own: PartyConfig, name: str, column: str, positive: str | None
         Refused: This party has no data set of that name, or too few rows for its policy.
         DataError: The file is unreadable, or a cell in it is wrong.
     """
+    declared, request = labelled_request(own, name, column, positive)
+    table = read_table(open_source(declared), request)
+    require_enough(own, table)
+    give_back()
+    return table
+
+
+def labelled_request(
+    own: PartyConfig, name: str, column: str, positive: str | None
+) -> tuple[Declared, TableRequest]:
+    """Return where a data set is and what is wanted of it, the label included if this party is active.
+
+    Raises:
+        Refused: This party has no data set of that name.
+    """
     dataset = own.datasets.get(name)
     if dataset is None:
         raise Refused(f"{own.party} has no data set called {name!r}")
-    label = Label(column, dataset.missing_labels, positive)
-    table = open_dataset(name, dataset, label if own.role == "active" else None)
+    label = Label(column, dataset.missing_labels, positive) if own.role == "active" else None
+    return dataset.source.declared(), _request(name, dataset, label)
+
+
+def require_enough(own: PartyConfig, table: Table) -> None:
+    """Refuse a data set with fewer rows than this party's policy asks for."""
     if table.rows < own.policy.min_rows:
         raise Refused(
             f"the policy of {own.party} asks for {own.policy.min_rows} rows at least; "
             f"the data set has {table.rows}"
         )
-    give_back()
-    return table
 
 
 def id_rule(own: PartyConfig, job: JobBase) -> str:
@@ -141,8 +158,11 @@ def open_dataset(name: str, dataset: DatasetConfig, label: Label | None = None) 
         DataError: The source is unreadable, or a cell in it is wrong.
         ConfigError: What is declared does not fit the columns.
     """
-    request = TableRequest(name, dataset.id_rule(), dataset.features, dataset.preparation(), label)
-    return read_table(open_source(dataset.source.declared()), request)
+    return read_table(open_source(dataset.source.declared()), _request(name, dataset, label))
+
+
+def _request(name: str, dataset: DatasetConfig, label: Label | None) -> TableRequest:
+    return TableRequest(name, dataset.id_rule(), dataset.features, dataset.preparation(), label)
 
 
 def plain_design(table: Table, job: TrainingJob) -> LinearDesign:

@@ -7,19 +7,25 @@ side is row i of the other without a word about it.
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
+from common.data.scanned import Rows, open_rows
 from common.data.split import hold_out, split_rows
-from common.data.table import Table
 from common.errors import DataError
 from common.nets.batches import batches_in_epoch
 from common.nets.encoded import EncodedRows
+from common.nets.field_stream import encode
 from common.nets.fields import FieldPlan, FieldSettings
 from common.nets.shape import NetShape, Optimisation
 from common.runtime.config.networks import NetData, NetJob, Run
 from common.runtime.config.party import PartyConfig
+from common.runtime.linear_design import labelled_request, require_enough
+from common.runtime.memory import give_back
+from common.runtime.state import StateError, make_folder
 from common.types import Ints
 
 
@@ -74,6 +80,11 @@ class NetDesign:
     plan: FieldPlan
     rows: EncodedRows = field(repr=False)
 
+    def digest(self) -> bytes:
+        """Return SHA-256 over everything that is trained on; may be seen by this party alone."""
+        plan = json.dumps(self.plan.to_json(), sort_keys=True).encode()
+        return hashlib.sha256(plan + self.rows.digest()).digest()
+
 
 def field_settings(own: PartyConfig, job: NetJob) -> FieldSettings:
     """Return how this party's columns become fields: its own word first, then the job's."""
@@ -81,14 +92,34 @@ def field_settings(own: PartyConfig, job: NetJob) -> FieldSettings:
     return own.datasets[job.data.dataset].field_settings(model.numbers, model.bins, model.hash_buckets)
 
 
-def encoded(table: Table, learn_from: Ints, settings: FieldSettings) -> NetDesign:
-    """Return a table's rows as a network takes them.
+def net_rows(own: PartyConfig, job: NetJob) -> Rows:
+    """Read and check the data set that a job names; columns of files stay there.
 
     Raises:
-        ConfigError: The party file speaks of a column that is not there, or is of another type.
+        Refused: This party has no data set of that name, or too few rows for its policy.
+        DataError: The file is unreadable, or a cell in it is wrong.
     """
-    plan = FieldPlan.fit(table.take(learn_from), settings)
-    return NetDesign(plan, plan.encode(table))
+    declared, request = labelled_request(own, job.data.dataset, job.data.label, job.data.positive)
+    rows = open_rows(declared, request)
+    require_enough(own, rows.head)
+    give_back()
+    return rows
+
+
+def encoded(rows: Rows, order: Ints, plan: FieldPlan, folder: Path) -> NetDesign:
+    """Return the rows at these positions, in this order, as a network takes them: mapped files of a folder.
+
+    Raises:
+        DataError: The source is not what it was.
+        StateError: The disk does not take them.
+    """
+    try:
+        make_folder(folder)
+        return NetDesign(plan, encode(rows, plan, order, folder))
+    except OSError as exc:
+        raise StateError(f"encoded rows cannot be kept: {exc.strerror}", where=str(folder)) from exc
+    finally:
+        give_back()
 
 
 def shape_of(job: NetJob) -> NetShape:

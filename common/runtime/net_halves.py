@@ -59,7 +59,7 @@ def new_bottom(half: Half, rows: int) -> PassiveNetwork:
     Raises:
         ConfigError: torch is not installed.
     """
-    _ready()
+    make_ready()
     from common.nets.split import PassiveNetwork
 
     return PassiveNetwork(half.design.rows, half.design.plan.layout, half.settings(rows), release_of(half))
@@ -67,7 +67,7 @@ def new_bottom(half: Half, rows: int) -> PassiveNetwork:
 
 def restored_bottom(half: Half, kept: bytes) -> PassiveNetwork:
     """Return a passive party's network as it was kept; raises as `new_bottom`."""
-    _ready()
+    make_ready()
     from common.nets.split import PassiveNetwork
 
     return PassiveNetwork.from_bytes(kept, half.design.rows, release_of(half))
@@ -75,7 +75,7 @@ def restored_bottom(half: Half, kept: bytes) -> PassiveNetwork:
 
 def new_top(half: Half, labels: Floats, rows: int) -> ActiveNetwork:
     """Return the active party's new half; labels 0 and 1, (n,). Raises as `new_bottom`."""
-    _ready()
+    make_ready()
     from common.nets.split import ActiveNetwork
 
     return ActiveNetwork(
@@ -90,7 +90,7 @@ def new_top(half: Half, labels: Floats, rows: int) -> ActiveNetwork:
 
 def restored_top(half: Half, labels: Floats, kept: bytes) -> ActiveNetwork:
     """Return the active party's half as it was kept; raises as `new_bottom`."""
-    _ready()
+    make_ready()
     from common.nets.split import ActiveNetwork
 
     return ActiveNetwork.from_bytes(kept, half.design.rows, labels, protection_of(half))
@@ -98,7 +98,7 @@ def restored_top(half: Half, labels: Floats, kept: bytes) -> ActiveNetwork:
 
 def saved_bottom(weights: bytes, rows: EncodedRows, release: Release) -> Singles:
     """Return the representations of new rows by a passive party's saved network, (n, width)."""
-    _ready()
+    make_ready()
     from common.nets.split import PassiveNetwork
 
     return PassiveNetwork.from_bytes(weights, rows, release).represent(np.arange(len(rows)))
@@ -106,7 +106,7 @@ def saved_bottom(weights: bytes, rows: EncodedRows, release: Release) -> Singles
 
 def saved_scores(weights: bytes, rows: EncodedRows) -> Floats:
     """Return the scores of new rows by a saved model of the active party's alone, (n,)."""
-    _ready()
+    make_ready()
     from common.nets.student import Student
 
     return Student.from_bytes(weights).logits(rows)
@@ -114,15 +114,15 @@ def saved_scores(weights: bytes, rows: EncodedRows) -> Floats:
 
 def saved_top(weights: bytes, rows: EncodedRows, representations: Mapping[str, Singles]) -> Floats:
     """Return the scores of new rows by the active party's saved half, (n,)."""
-    _ready()
+    make_ready()
     from common.nets.split import ActiveNetwork
 
     network = ActiveNetwork.from_bytes(weights, rows, np.full(len(rows), np.nan))
     return network.logits(np.arange(len(rows)), representations)
 
 
-def _ready() -> None:
-    """Make torch ready in this process.
+def make_ready() -> None:
+    """Make torch ready in this process, which takes seconds the first time.
 
     Batches are small: handing them to several threads costs more than it brings, and two parties on one
     machine would spin against each other.

@@ -11,14 +11,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from common.data.table import Table
-from common.errors import JobError
+from common.data.scanned import Rows
 from common.rpc.pb import job_pb2 as pb
 from common.runtime.checkpoint import Checkpoint
 from common.runtime.config.networks import NetJob
 from common.runtime.epoch_store import EpochStore
-from common.runtime.linear_design import read_dataset
-from common.runtime.net_halves import require_networks
+from common.runtime.kept_data import hold_to_data
+from common.runtime.net_design import net_rows
+from common.runtime.net_halves import make_ready, require_networks
 from common.runtime.state import MODEL_FILE
 from party_b.job_life import JobLife, Tools, turn_of
 from party_b.jobs import ActiveJob
@@ -29,7 +29,7 @@ from party_b.networks.stage_one import StageOne, StageOneConductor, kept_stage_o
 from party_b.networks.students import StageTwo
 from party_b.networks.teacher import TeacherShelf
 
-_RELEASED, _ROWS = "released", "rows"
+_RELEASED = "released"
 
 
 class NetConductor:
@@ -52,9 +52,12 @@ class NetConductor:
         """Stage 1 with A, then stage 2 without, then the report."""
         own, job = self._tools.own, self._job
         require_networks(own.party)
-        table = await asyncio.to_thread(read_dataset, own, job)
-        await asyncio.to_thread(self._require_same_rows, table)
-        rows, found = await self._stage_one(table)
+        source = await asyncio.to_thread(net_rows, own, job)
+        await asyncio.to_thread(hold_to_data, self._checkpoint, source.head, job.data.dataset)
+        # Importing torch takes seconds, in which ids are aligned.
+        ready = asyncio.ensure_future(asyncio.to_thread(make_ready))
+        rows, found = await self._stage_one(source)
+        await ready
         outcome = NetOutcome(self._active.job_id, job, rows, found)
         if job.passive:
             outcome.teachers = [await asyncio.to_thread(self._shelf.load, run) for run in job.runs]
@@ -73,18 +76,18 @@ class NetConductor:
         outcome.losses = tuple(self._active.losses)
         await asyncio.to_thread(write_net_artifacts, outcome, self._tools.store)
 
-    async def _stage_one(self, table: Table) -> tuple[ActiveRows, StageOne]:
+    async def _stage_one(self, source: Rows) -> tuple[ActiveRows, StageOne]:
         own, job = self._tools.own, self._job
         kept = await asyncio.to_thread(kept_stage_one, self._epochs)
         if kept is None and job.passive:
             conductor = StageOneConductor(self._active, job, self._tools, self.life, self._clients)
-            return await self.life.while_present(conductor.run(table))
+            return await self.life.while_present(conductor.run(source))
         with self.life.timed("preparing"):
             await self._active.enter("preparing", "encoding rows")
             common = np.zeros(0, dtype=np.int64) if kept is None else kept.common
-            rows = await asyncio.to_thread(active_rows, own, job, table, common)
+            rows = await asyncio.to_thread(active_rows, own, job, source, self._checkpoint.folder, common)
         if kept is None:
-            kept = StageOne({own.party: table.rows}, {own.party: len(rows.table.features)}, common)
+            kept = StageOne({own.party: source.head.rows}, {own.party: len(source.features)}, common)
         return rows, kept
 
     async def _release(self, outcome: NetOutcome) -> None:
@@ -108,19 +111,3 @@ class NetConductor:
         outcome.replies = {
             name: pb.CloseJobReply.FromString(bytes.fromhex(reply)) for name, reply in kept["replies"].items()
         }
-
-    def _require_same_rows(self, table: Table) -> None:
-        """Refuse to go on with a data set that is not the one that the job began with.
-
-        Raises:
-            JobError: It was changed between two attempts.
-        """
-        digest = table.digest().hex()
-        kept = self._checkpoint.kept(_ROWS)
-        if kept is None:
-            self._checkpoint.keep(_ROWS, digest)
-        elif kept != digest:
-            raise JobError(
-                f"the data set {self._job.data.dataset} is not the one that the job began with",
-                advice="Submit the job again.",
-            )

@@ -43,8 +43,7 @@ def methods_of(job: NetJob, run: Run) -> dict[str, Recipe]:
     known = _recipes(job)
     wanted: Sequence[str] = _PLAIN[job.algorithm]
     if job.compare is not None:
-        own = () if job.algorithm in job.compare.algorithms else (job.algorithm,)
-        wanted = (*job.compare.algorithms, *own)
+        wanted = (*job.compared, job.algorithm)
     found = {name: known[name] for name in known if name in wanted}
     if job.compare is not None and job.compare.ablation and run.overlap == 1.0 and job.passive:
         found |= _ablations(known["jpl"])
@@ -96,6 +95,10 @@ class StudentTask:
     taught: Ints = field(repr=False)
     representations: Singles | None = field(repr=False)
     logits: Floats | None = field(repr=False)
+
+    def in_memory(self) -> StudentTask:
+        """Return the same for a worker on another machine, which cannot see our files."""
+        return replace(self, design=replace(self.design, rows=self.design.rows.in_memory()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

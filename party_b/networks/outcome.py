@@ -94,12 +94,12 @@ def _saved(outcome: NetOutcome, part: Part, rounds: int, digest: str) -> SavedNe
         passive=job.scorers,
         rounds=rounds,
         plan=plan,
-        missing=missing_rules(rows.table, plan),
+        missing=missing_rules(rows.head, plan),
         network_sha256=digest,
         width=job.model.bottom[-1],
         label=job.data.label,
         positive=job.data.positive,
-        notes=tuple(rows.table.intake.sentences()),
+        notes=tuple(rows.head.intake.sentences()),
     )
 
 
@@ -123,9 +123,7 @@ def _record(outcome: NetOutcome) -> RunRecord:
         job_id=outcome.job_id,
         version=package_version(),
         parties=roles_of(job),
-        rows=RowCounts(
-            outcome.stage_one.counts, size.common or rows.table.rows, len(train_labels), size.test
-        ),
+        rows=RowCounts(outcome.stage_one.counts, size.common or rows.head.rows, len(train_labels), size.test),
         rounds=len(losses),
         converged=len(losses) < job.train.epochs,
         stopped_because=_stopped(job, len(losses)),
@@ -176,7 +174,7 @@ def _stopped(job: NetJob, epochs: int) -> Literal["patience", "epochs"]:
 
 
 def _notes(outcome: NetOutcome) -> list[str]:
-    rows, notes = outcome.rows, [*outcome.rows.table.intake.sentences(), outcome.rows.label_note]
+    rows, notes = outcome.rows, [*outcome.rows.head.intake.sentences(), outcome.rows.label_note]
     notes += outcome.stage_one.notes
     if outcome.job.passive and not outcome.job.scorers:
         own = rows.student(outcome.job.runs[0])
@@ -195,5 +193,5 @@ def _predictions(outcome: NetOutcome, chosen: Ints, scores: Floats) -> bytes:
     rows, shares = outcome.rows, probabilities(scores)
     for row, score, share in zip(chosen, scores, shares, strict=True):
         label = repr(float(rows.labels[row]))
-        writer.writerow([rows.table.ids[row], "test", label, repr(float(score)), repr(float(share))])
+        writer.writerow([rows.head.ids[row], "test", label, repr(float(score)), repr(float(share))])
     return text.getvalue().encode()

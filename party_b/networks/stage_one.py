@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from common.data.table import Table
+from common.data.scanned import Rows
 from common.runtime.checkpoint import Checkpoint
 from common.runtime.config.networks import NetJob, Run
 from common.runtime.epoch_store import EpochStore, party_secret
@@ -74,17 +74,18 @@ class StageOneConductor:
         self._before = 0
         self._columns: dict[str, int] = {}
 
-    async def run(self, table: Table) -> tuple[ActiveRows, StageOne]:
+    async def run(self, source: Rows) -> tuple[ActiveRows, StageOne]:
         """Open, align and train; everything that comes out is on B's disk before this returns."""
         own, job, life = self._tools.own, self._job, self._life
         with life.timed("opening"):
             await self._active.enter("opening", f"opening the job with {', '.join(job.passive)}")
-            opened = await life.open(OwnRows(table.ids, own.policy.least_common))
+            opened = await life.open(OwnRows(source.head.ids, own.policy.least_common))
         with life.timed("aligning"):
             aligned = await life.align(opened)
         with life.timed("preparing"):
             await self._active.enter("preparing", "encoding rows")
-            rows = await asyncio.to_thread(active_rows, own, job, table, aligned.alignment.rows)
+            folder, common = self._checkpoint.folder, aligned.alignment.rows
+            rows = await asyncio.to_thread(active_rows, own, job, source, folder, common)
         with life.timed("training"):
             what = "a split network" if len(job.runs) == 1 else f"{len(job.runs)} split networks"
             await self._active.enter("training", f"training {what} with {', '.join(job.passive)}")
@@ -92,7 +93,7 @@ class StageOneConductor:
                 await self._teach(rows, run, aligned.alignment.alignment_id)
         found = StageOne(
             opened.rows,
-            {**self._columns, own.party: len(rows.table.features)},
+            {**self._columns, own.party: len(source.features)},
             rows.common,
             aligned.shared,
             aligned.reused,
@@ -112,7 +113,11 @@ class StageOneConductor:
         half = Half(job, run, design, party_secret(self._tools.own.state))
         about = RunRows(rows.common, parts, rows.labels, half)
         training = SplitTraining(about, self._clients, self._epochs, life.watch)
-        role, progress = await training.run(alignment_id, self._epoch_done)
+        of_runs = f" ({run.number + 1} of {len(job.runs)})" if len(job.runs) > 1 else ""
+        await self._active.advance(f"every party encodes its rows{of_runs}")
+        await training.build(alignment_id)
+        await self._active.advance(f"first epoch{of_runs}")
+        role, progress = await training.run(self._epoch_done)
         known = await fetched(self._clients, run.number, progress.best, parts, "training")
         logits = await life.watch.thread("training", role.scores, rows.common[parts.training], known)
         test_logits = None

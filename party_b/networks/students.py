@@ -11,7 +11,7 @@ from functools import partial
 
 from common.nets.recipe import Recipe
 from common.runtime.checkpoint import Checkpoint
-from common.runtime.compute import InProcessExecutor
+from common.runtime.compute import InProcessExecutor, WorkerPool
 from common.runtime.config.networks import NetJob, Run
 from common.runtime.epoch_store import EpochStore
 from party_b.job_life import JobLife, Tools
@@ -77,6 +77,8 @@ class StageTwo:
             return run.number, name, Trained.from_json(kept)
         async with self._free:
             task = await asyncio.to_thread(task_of, self._rows, run, recipe, taught)
+            if not isinstance(self._executor, WorkerPool | InProcessExecutor):
+                task = await asyncio.to_thread(task.in_memory)
             trained = await _computed(self._executor, task)
         self._watch.seconds["students"] += trained.seconds
         if run.number == 0 and name == self._job.algorithm:

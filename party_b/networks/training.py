@@ -112,20 +112,24 @@ class SplitTraining:
         # One thread, always the same: torch keeps helpers for every thread that calls it.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="splitnn")
         self.columns: dict[str, int] = {}
+        self._everywhere: set[int] = set()
         self._attacks = {}
         if self._job.privacy.attacks:
             self._attacks = {one.name: GradientAttacks(rows.labels) for one in clients}
 
-    async def run(self, alignment_id: bytes, epoch_done: EpochDone) -> tuple[ActiveSplit, Progress]:
-        """Train to the end; return B's half as it was in the best epoch, and how it went."""
+    async def build(self, alignment_id: bytes) -> None:
+        """Have every party choose and encode its rows, and say which epochs it can go on from."""
         run, rows = self._run.number, self._rows
+        built = await asyncio.gather(
+            *(client.build(alignment_id, len(rows.common), run, rows.parts) for client in self._clients)
+        )
+        self.columns = {one.name: said.columns for one, said in zip(self._clients, built, strict=True)}
+        self._everywhere = set.intersection(*(set(one.epochs) for one in built))
+
+    async def run(self, epoch_done: EpochDone) -> tuple[ActiveSplit, Progress]:
+        """Train to the end; return B's half as it was in the best epoch, and how it went."""
         try:
-            built = await asyncio.gather(
-                *(client.build(alignment_id, len(rows.common), run, rows.parts) for client in self._clients)
-            )
-            self.columns = {one.name: said.columns for one, said in zip(self._clients, built, strict=True)}
-            everywhere = set.intersection(*(set(one.epochs) for one in built))
-            progress = self._kept_progress(everywhere)
+            progress = self._kept_progress(self._everywhere)
             role = await self._work(self._at, progress.epoch)
             while not progress.ends(self._job.patience):
                 progress = await self._epoch(role, progress)

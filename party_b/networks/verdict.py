@@ -15,25 +15,29 @@ def network_verdict(findings: NetFindings, lift: Lift | None, active: str) -> Ve
         return Verdict("unknown", "Not compared", f"{active} alone was not measured in this run.")
     name = findings.own
     which = "test" if lift.partition == "test" else "training"
-    rows = f"On {lift.rows:,} {which} rows the AUC is {metric(lift.federated['auc'])} for {name} and "
-    rows += f"{metric(lift.local['auc'])} for {active} alone ({signed(100 * _gain(lift))} points)."
     decisive = _decisive(findings)
-    sentences = [rows]
     if decisive is None:
-        sentences.append(
+        rows = f"On {lift.rows:,} {which} rows the AUC is {metric(lift.federated['auc'])} for {name} and "
+        rows += f"{metric(lift.local['auc'])} for {active} alone ({signed(100 * _gain(lift))} points)."
+        repeat = (
             "One seed shows little: two trainings of the same network differ by tenths of a point. "
             "With compare: {seeds: 5} the job repeats everything and gives an interval."
         )
-        return Verdict("unknown", "One run: not yet an answer", " ".join(sentences))
+        return Verdict("unknown", "One run: not yet an answer", f"{rows} {repeat}")
     against = f"{active}'s own network" + (
         " (two averaged)" if decisive.reference == NAMES["local_twice"] else ""
     )
-    sentences.append(
-        f"Over {decisive.seeds} seeds {name} is {signed(decisive.mean)} ± {metric(decisive.half_width)} AUC "
-        f"points from {against} (95 % interval)."
+    seeds = (
+        f"Over {decisive.seeds} seeds the AUC of {name} minus that of {against} is {signed(decisive.mean)} "
+        f"points on average, ± {metric(decisive.half_width)} (95 % interval)."
     )
     tone, headline, end = _word(decisive)
-    return Verdict(tone, headline, " ".join([*sentences, end]))
+    first = (
+        f"Everything below that is about one model is about that of the first seed, which this job leaves: "
+        f"{metric(lift.federated['auc'])} on {lift.rows:,} {which} rows, {active} alone "
+        f"{metric(lift.local['auc'])}."
+    )
+    return Verdict(tone, headline, " ".join([seeds, end, first]))
 
 
 def _gain(lift: Lift) -> float:

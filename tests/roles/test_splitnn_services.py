@@ -11,13 +11,13 @@ import pytest
 
 from common.data.split import split_rows
 from common.nets.batches import epoch_batches
+from common.nets.field_stream import learn
 from common.nets.pooled import Half as PooledHalf
 from common.nets.pooled import PooledNetwork, train_pooled
 from common.rpc.pb.active_party_pb2 import JOB_FINISHED
 from common.runtime.config.networks import NetJob
 from common.runtime.epoch_store import party_secret
-from common.runtime.linear_design import read_dataset
-from common.runtime.net_design import encoded, field_settings, parts_of
+from common.runtime.net_design import encoded, field_settings, net_rows, parts_of
 from common.runtime.net_halves import Half
 from tests.attacks.world import World
 
@@ -58,14 +58,14 @@ def pooled_scores(world: World, job: NetJob) -> np.ndarray:
     run, halves, labels = job.runs[0], {}, np.zeros(0)
     for party in (*job.passive, job.active):
         own = world.config(party)
-        table = read_dataset(own, job)
-        order = np.array([table.ids.index(one) for one in aligned_ids(world, job)])
-        table = table.take(order)
+        rows = net_rows(own, job)
+        order = np.array([rows.head.ids.index(one) for one in aligned_ids(world, job)])
         if party == job.active:
-            labels, table = table.column("y"), table.without("y")
+            labels = rows.head.column("y")[order]
         parts = parts_of(ROWS, job.data, run)
         training, _ = split_rows(ROWS, job.data.test_fraction, job.data.split_seed)
-        design = encoded(table, training, field_settings(own, job))
+        plan = learn(rows, order[training], field_settings(own, job))
+        design = encoded(rows, order, plan, own.state / "pooled")
         half = Half(job, run, design, party_secret(own.state))
         halves[party] = PooledHalf(design.rows, design.plan.layout, half.settings(len(parts.fit)))
     network = PooledNetwork(halves.pop(job.active), halves, labels)
@@ -81,7 +81,7 @@ def aligned_ids(world: World, job: NetJob) -> list[str]:
     from common.runtime.linear_design import alignment_key
 
     own = world.config(job.active)
-    ids = read_dataset(own, job).ids
+    ids = net_rows(own, job).head.ids
     kept = AlignmentCache(own.state).find(alignment_key(own, job, ids))
     assert kept is not None
     return [ids[row] for row in kept.rows]

@@ -241,6 +241,17 @@ def test_lines_are_few_but_keep_every_phase_and_the_last_round() -> None:
     assert "ended" in text.getvalue().splitlines()[-1]
 
 
+def test_news_within_a_phase_without_rounds_is_shown_at_once() -> None:
+    text = io.StringIO()
+    lines = ProgressLines(Console(file=text, width=140))
+
+    lines.show(pb.JobEvent(phase="students", message="training 2 models"))
+    lines.show(pb.JobEvent(phase="students", message="1 of 2 models: local", eta_s=3.0, elapsed_s=0.5))
+    lines.show(pb.JobEvent(phase="students", message="1 of 2 models: local", elapsed_s=0.6))
+
+    assert [line.split()[3] for line in text.getvalue().splitlines()] == ["training", "eta"]
+
+
 async def started_train(
     write: Write, job_text: str, party: Path, *options: str
 ) -> asyncio.subprocess.Process:

@@ -6,11 +6,13 @@ import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from common.data.ids import rule_differences
 from common.errors import ColonnadeError, ConfigError
 from common.glm.labels import signed_labels
 from common.nets.available import require_torch
-from common.nets.fields import FieldPlan
+from common.nets.field_stream import learn
 from common.rpc.channels import Deadline, open_channel
 from common.rpc.diagnose import Finding
 from common.rpc.greeting import check_greeting, make_greeting
@@ -33,7 +35,7 @@ from common.runtime.linear_design import (
     prove_plan,
     read_dataset,
 )
-from common.runtime.net_design import field_settings
+from common.runtime.net_design import field_settings, net_rows
 from common.runtime.vfb2.columns import prepare_columns, read_rows
 from common.runtime.vfb2.sums import dialled_by
 
@@ -106,17 +108,15 @@ async def _check_networks(own: PartyConfig, job: NetJob) -> AsyncIterator[tuple[
     """Yield whether networks can be trained here, on our rows, and what each peer would answer."""
     try:
         require_torch()
-        table = read_dataset(own, job)
-        features = table
+        rows = net_rows(own, job)
         if own.role == "active":
-            signed_labels(table.column(job.data.label), job.data.label)
-            features = table.without(job.data.label)
-        plan = FieldPlan.fit(features, field_settings(own, job))
+            signed_labels(rows.head.column(job.data.label), job.data.label)
+        plan = learn(rows, np.arange(rows.head.rows), field_settings(own, job))
     except ColonnadeError as exc:
         yield own.party, _failed("job data", exc)
         return
     layout = plan.layout
-    detail = f"up to {table.rows} rows, {len(plan.fields)} fields, {layout.table_rows:,} embeddings"
+    detail = f"up to {rows.head.rows} rows, {len(plan.fields)} fields, {layout.table_rows:,} embeddings"
     yield own.party, Finding("job data", True, detail)
     if own.role == "active":
         for peer in job.passive:

@@ -115,7 +115,7 @@ class ProgressLines:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._phase = ""
+        self._phase = self._message = ""
         self._round = 0
         self._next_s = 0.0
         self._held: JobEvent | None = None
@@ -132,17 +132,17 @@ class ProgressLines:
                 self._print(self._held)
             self._phase = event.phase
             self._print(event)
-        elif event.round > self._round and event.elapsed_s >= self._next_s:
-            self._print(event)
-        elif event.round > self._round:
+        elif event.round > self._round and event.elapsed_s < self._next_s:
             self._held = event
+        elif event.round > self._round or event.message not in ("", self._message):
+            self._print(event)
 
     def tell(self, text: str) -> None:
         """Print a line between the others."""
         say(self._console, text)
 
     def _print(self, event: JobEvent) -> None:
-        self._held = None
+        self._held, self._message = None, event.message
         self._round = max(self._round, event.round)
         self._next_s = event.elapsed_s + LINE_EVERY_S
         line = f"{event.elapsed_s:7.1f} s  {event.phase:<11} {progress_text(event)}{_told(event)}"

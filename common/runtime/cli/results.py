@@ -31,8 +31,9 @@ def print_results(console: Console, report: Report) -> None:
         return
     say(console, summary(report))
     console.print()
-    lift_table(report).print(console)
-    console.print()
+    for table in (lift_table(report), *comparison_tables(report)):
+        table.print(console)
+        console.print()
     cost_table(report).print(console)
     console.print()
 
@@ -69,6 +70,31 @@ def lift_table(report: Report) -> PlainTable:
     for metric, value in federated.items():
         table.add_row(metric_name(metric), number(value), number(alone.get(metric)))
     return table
+
+
+def comparison_tables(report: Report) -> list[PlainTable]:
+    """Return the paired differences of a comparison over seeds, and what each term of jpl is worth."""
+    found = report.get("networks") or {}
+    tables = []
+    if found.get("compared"):
+        table = PlainTable(f"{found['own']}, AUC points against", "rows used", "± is 95 %", "seeds", "says")
+        for one in found["compared"]:
+            table.add_row(
+                one["reference"], f"{one['overlap']:.0%}", _points(one), str(one["seeds"]), one["says"]
+            )
+        tables.append(table)
+    if found.get("ablation"):
+        table = PlainTable("jpl without one term, AUC points", "± is 95 %", "seeds", "says")
+        for one in found["ablation"]:
+            term = one["method"].removeprefix("jpl − ").replace("_", " ")
+            says = {"worse": "the term helps", "better": "the term does harm"}.get(one["says"], one["says"])
+            table.add_row(term, _points(one), str(one["seeds"]), says)
+        tables.append(table)
+    return tables
+
+
+def _points(one: Mapping[str, Any]) -> str:
+    return f"{one['mean']:+.2f} ± {one['half_width']:.2f}"
 
 
 def _metrics_table(title: str, measured: Mapping[str, Any]) -> PlainTable:

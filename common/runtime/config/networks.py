@@ -31,15 +31,9 @@ _HOMES: Mapping[str, frozenset[str]] = {
     "privacy": frozenset({"protect", "epsilon", "power", "noise", "clip", "attacks"}),
 }
 _LABEL_DP = re.compile(r"label_dp\s*\(\s*(?:ε|eps|epsilon)?\s*=?\s*([0-9.]+(?:e-?[0-9]+)?)\s*\)")
-_COMPARED: tuple[Method, ...] = (
-    "local",
-    "local_twice",
-    "fpd",
-    "fpd_twice",
-    "jpl_without_a",
-    "jpl",
-    "splitnn",
-)
+_ALL: tuple[Method, ...] = ("local", "local_twice", "fpd", "fpd_twice", "jpl_without_a", "jpl", "splitnn")
+# Whoever is going to ask A for every prediction does not look for a student.
+_COMPARED: Mapping[str, tuple[Method, ...]] = {"splitnn": ("local", "splitnn")}
 _MOST_RUNS = 200
 _ADAM_STEP = 1e-3
 
@@ -125,11 +119,12 @@ class NetCompare(Section):
     """Several seeds, several methods, ablations and sizes of the overlap: one job, one table.
 
     Every seed also deals new test rows, the first one those of the job. `overlap` lists parts of the common
-    training rows that are used as common; 1.0 is always one of them.
+    training rows that are used as common; 1.0 is always one of them. Without `algorithms`, a split network is
+    compared with B alone, and a model of B's own with every other one.
     """
 
     seeds: int = Field(default=5, ge=2, le=50)
-    algorithms: Annotated[tuple[Method, ...], Listed] = _COMPARED
+    algorithms: Annotated[tuple[Method, ...] | None, Listed] = None
     ablation: bool = False
     overlap: Annotated[tuple[Fraction, ...], Listed] = ()
 
@@ -236,6 +231,13 @@ class NetJob(JobBase):
             yield Problem(("data", "validation_fraction"), "must be above 0: these rows say when to stop")
         if len(self.runs) > _MOST_RUNS:
             yield Problem(("compare",), f"asks for {len(self.runs)} runs; {_MOST_RUNS} are the most")
+
+    @property
+    def compared(self) -> tuple[Method, ...]:
+        """The methods that a comparison trains; none without one."""
+        if self.compare is None:
+            return ()
+        return self.compare.algorithms or _COMPARED.get(self.algorithm, _ALL)
 
     @property
     def runs(self) -> tuple[Run, ...]:
