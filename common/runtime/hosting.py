@@ -82,6 +82,7 @@ class JobHost(Generic[State]):
         self._on_superseded = on_superseded
         self._awaited: dict[str, asyncio.TimerHandle] = {}
         self._jobs: dict[str, HostedJob[State]] = {}
+        self._leaving: dict[str, asyncio.Task[None]] = {}
         self._ended: OrderedDict[str, _Ended] = OrderedDict()
 
     def admit(self, request: pb.OpenJobRequest, caller: str) -> Job:
@@ -196,13 +197,15 @@ class JobHost(Generic[State]):
         A later attempt ends the earlier one here: who opens the job again is not missing any longer.
         """
         hosted = self._jobs.get(turn.job_id)
-        if hosted is None:
-            return None
-        if not hosted.config.resumes or turn.attempt <= hosted.attempt:
-            return self.find(turn, caller)
-        current = pb.Turn(job_id=turn.job_id, job_digest=turn.job_digest, attempt=hosted.attempt)
-        self._supersede(self.find(current, caller))
-        await self._on_superseded(hosted)
+        if hosted is not None:
+            if not hosted.config.resumes or turn.attempt <= hosted.attempt:
+                return self.find(turn, caller)
+            current = pb.Turn(job_id=turn.job_id, job_digest=turn.job_digest, attempt=hosted.attempt)
+            self._supersede(self.find(current, caller))
+            self._leaving[turn.job_id] = asyncio.ensure_future(self._leave(hosted))
+        if turn.job_id in self._leaving:
+            # Shielded: a caller that is lost meanwhile must not leave two attempts at work on one folder.
+            await asyncio.shield(self._leaving[turn.job_id])
         # Another caller of the same attempt may have opened it meanwhile.
         return self.find(turn, caller) if turn.job_id in self._jobs else None
 
@@ -265,6 +268,12 @@ class JobHost(Generic[State]):
         reply = await self._on_end(hosted, ending)
         await asyncio.to_thread(self._disk.discard, hosted.job_id)
         return reply
+
+    async def _leave(self, hosted: HostedJob[State]) -> None:
+        try:
+            await self._on_superseded(hosted)
+        finally:
+            del self._leaving[hosted.job_id]
 
     def _supersede(self, hosted: HostedJob[State]) -> None:
         """Drop an earlier attempt from memory; its calls find no job any more."""

@@ -135,11 +135,13 @@ class Journal:
     async def _flush(self) -> None:
         if self._delay_s:
             await asyncio.sleep(self._delay_s)
-        while self._waiting:
-            records, self._waiting = self._waiting, []
-            upto, number = self.appended, self._segment
-            await self._do(partial(self._append, records, number), upto)
-        self._flushing = None
+        try:
+            while self._waiting:
+                records, self._waiting = self._waiting, []
+                upto, number = self.appended, self._segment
+                await self._do(partial(self._append, records, number), upto)
+        finally:
+            self._flushing = None
 
     async def _do(
         self, write: Callable[[], None], upto: int, then: Callable[[], None] = lambda: None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 import grpc.aio
+from google.protobuf.message import Message
 
 from common.errors import ColonnadeError, PeerUnreachable, UnknownJob
 from common.rpc.channels import HELD_OPEN, open_channel
@@ -20,6 +21,8 @@ from common.runtime.vfb2.outbound import Outbound
 
 if TYPE_CHECKING:
     from common.rpc.pb.vfb2_pb2_grpc import Vfb2AsyncStub
+
+W = TypeVar("W", bound=Message)
 
 Heard = Callable[[str, pb.ToDominator], None]
 
@@ -70,7 +73,7 @@ class Streams:
         """Dial our parents in trees of other roots; return what waits for each."""
         queues: dict[str, Outbound[pb.PassedSum]] = {name: Outbound() for name in parents}
         for name, queue in queues.items():
-            self._run(name, self._passing(name, queue), on_break)
+            self._run(name, self._passing(name, queue), queue, on_break)
         return queues
 
     def dominate(
@@ -85,7 +88,7 @@ class Streams:
         """
         queues: dict[str, Outbound[pb.DominatorWord]] = {name: Outbound() for name in self._neighbours.names}
         for name, queue in queues.items():
-            self._run(name, self._dominating(name, queue, sent, heard), on_break)
+            self._run(name, self._dominating(name, queue, sent, heard), queue, on_break)
         return queues
 
     def cancel(self) -> None:
@@ -93,10 +96,17 @@ class Streams:
         for task in self._tasks:
             task.cancel()
 
-    def _run(self, name: str, stream: object, on_break: Callable[[str, Exception], None]) -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(stream)  # type: ignore[call-overload]
+    def _run(
+        self,
+        name: str,
+        stream: Coroutine[None, None, None],
+        queue: Outbound[W],
+        on_break: Callable[[str, Exception], None],
+    ) -> None:
+        task = asyncio.ensure_future(stream)
 
         def ended(done: asyncio.Task[None]) -> None:
+            queue.abandon()  # gRPC would wait for its next word for ever
             if not done.cancelled() and (cause := done.exception()) is not None:
                 on_break(name, cause if isinstance(cause, Exception) else RuntimeError(type(cause).__name__))
 

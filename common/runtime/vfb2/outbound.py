@@ -36,6 +36,11 @@ class Outbound(Generic[W]):
         self._closed = True
         self._news.set()
 
+    def abandon(self) -> None:
+        """End the stream at once: it has broken, or nobody wants it any more."""
+        self._waiting.clear()
+        self.close()
+
     async def batches(self) -> AsyncIterator[list[W]]:
         """Yield what waits, at most about a chunk at a time; while one is being sent, the next one grows."""
         while True:
