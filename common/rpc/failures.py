@@ -208,6 +208,10 @@ def typed_error(
             return PeerRefused(f"{peer} refused {call}: {text}", where=where)
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "CLIENT:" in text:
             return RemoteProtocolError(f"{peer} sent a message that is too large", where=where)
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return PeerFailed(
+                f"{peer} takes no message of that size in {call}", where=where, advice=_LOOK_INSIDE
+            )
         case _:
             return PeerFailed(f"{peer} failed in {call}", where=where, advice=_LOOK_INSIDE)
 

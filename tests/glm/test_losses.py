@@ -66,7 +66,7 @@ def test_labels_become_minus_and_plus_one(low):
 
 
 @pytest.mark.parametrize(
-    ("column", "words"), [([1, 2], "neither"), ([0, 1, 2], "3 different"), ([1, 1], "1 different")]
+    ("column", "words"), [([1, 2], "neither"), ([0, 1, 2], "3 different"), ([1, 1], "only one value")]
 )
 def test_other_labels_are_refused(column, words):
     with pytest.raises(DataError, match=words):

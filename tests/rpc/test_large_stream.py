@@ -15,8 +15,8 @@ from tests.rpc.parties import TURN, certified, dialled, process_serving
 
 ROWS, CIPHERTEXT_BYTES = 200_000, 512
 TOTAL_BYTES = ROWS * CIPHERTEXT_BYTES
-FLAT_BYTES = 24 * 1024 * 1024
-"""What a process may grow by: a quarter of what passes, and mostly gRPC's own flow-control window."""
+FLAT_BYTES = 48 * 1024 * 1024
+"""What a process may grow by: less than half of what passes, and mostly gRPC's own flow-control window."""
 
 
 class Memory:
