@@ -37,7 +37,8 @@ def test_the_words_that_a_party_receives_are_uniform_and_none_comes_twice(wire):
         for shift in (0, 60):
             counts = np.bincount(((seen >> np.uint64(shift)) & np.uint64(15)).astype(np.int64), minlength=16)
             expected = len(seen) / 16
-            assert ((counts - expected) ** 2 / expected).sum() < 50  # 6 sigma for 15 degrees of freedom
+            # With 15 degrees of freedom, once in 10^10 by chance; unmasked scores give thousands.
+            assert ((counts - expected) ** 2 / expected).sum() < 80
 
 
 def test_no_two_words_of_one_request_open_each_other_for_a_single_party(wire):
