@@ -30,7 +30,7 @@ from common.runtime.cli.operator import (
     write_result,
 )
 from common.runtime.cli.results import print_results
-from common.runtime.cli.scoring import fetch_scores, prediction_with
+from common.runtime.cli.scoring import fetch_scores, prediction_with, require_dataset
 from common.runtime.config.job_kinds import Job
 from common.runtime.config.local import LocalConfig, load_local
 from common.runtime.state import JobStore
@@ -71,7 +71,7 @@ def local(
         )
     settings, new = load_local(path), predict or []
     for name in new:
-        require_dataset(settings, name, path)
+        require_dataset(settings.scorers, name, path)
     console = open_console()
     folder = made_folder(out or default_folder(settings.job.job))
     asyncio.run(_train_and_score(settings.scoring() if new else settings, new, folder, console))
@@ -91,21 +91,6 @@ def _way_to_score(settings: LocalConfig, path: Path) -> str:
 def default_folder(job: str) -> Path:
     """Return the folder for a run's results when nobody named one."""
     return Path("out") / f"{job}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
-
-
-def require_dataset(config: LocalConfig, name: str, path: Path) -> None:
-    """Refuse, before anything starts, a data set that somebody who has to score it does not have.
-
-    Raises:
-        ConfigError: Names the party and the data sets that it has.
-    """
-    for party in config.scorers:
-        if name not in party.datasets:
-            raise ConfigError(
-                f'{party.party} has no data set "{name}"',
-                where=str(path),
-                advice=f"Data sets of {party.party} in the file: {', '.join(party.datasets) or 'none'}.",
-            )
 
 
 def run_local(config: LocalConfig, folder: Path, console: Console) -> dict[str, Any]:

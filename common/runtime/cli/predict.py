@@ -17,7 +17,7 @@ from common.rpc.pb.active_party_pb2 import ScoreIdsReply
 from common.runtime.cli.console import open_console, say
 from common.runtime.cli.follow import follow_on_console
 from common.runtime.cli.jobs import JobName
-from common.runtime.cli.local import require_dataset, running
+from common.runtime.cli.local import running
 from common.runtime.cli.operator import (
     Operator,
     made_folder,
@@ -26,7 +26,7 @@ from common.runtime.cli.operator import (
     write_result,
 )
 from common.runtime.cli.results import print_results
-from common.runtime.cli.scoring import fetch_scores, prediction_with, scores_csv
+from common.runtime.cli.scoring import fetch_scores, prediction_with, require_dataset, scores_csv
 from common.runtime.config.local import LocalConfig, local_of
 from common.runtime.config.party import PartyConfig, party_of
 from common.runtime.config.yaml_source import read_document
@@ -63,12 +63,12 @@ def predict(
     document = read_document(party)
     if "parties" in document.data:
         local = local_of(document)
-        require_dataset(local, dataset, party)
+        require_dataset(local.scorers, dataset, party)
         _require_kept_models(local, wanted, party)
         asyncio.run(_score_locally(local.scoring(), wanted))
     else:
         own = party_of(document)
-        _require_dataset(own, dataset, party)
+        require_dataset((own,), dataset, party)
         asyncio.run(_score(own, wanted))
 
 
@@ -87,15 +87,6 @@ class _Wanted:
             typer.echo(scores_csv(reply), nl=False)
         else:
             write_result(self.out, scores_csv(reply).encode())
-
-
-def _require_dataset(own: PartyConfig, dataset: str, party: Path) -> None:
-    if dataset not in own.datasets:
-        raise ConfigError(
-            f'{own.party} has no data set "{dataset}"',
-            where=str(party),
-            advice=f"Data sets in the party file: {', '.join(own.datasets) or 'none'}.",
-        )
 
 
 def _require_kept_models(local: LocalConfig, wanted: _Wanted, path: Path) -> None:

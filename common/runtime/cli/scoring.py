@@ -6,14 +6,17 @@ import csv
 import io
 import json
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from common.errors import JobError
+from common.errors import ConfigError, JobError
 from common.rpc.pb.active_party_pb2 import JOB_FINISHED, JobRecord, ScoreIdsReply
 from common.runtime.cli.jobs import status_word
 from common.runtime.cli.operator import Operator, write_result
 from common.runtime.config.job_kinds import job_from_json
+from common.runtime.config.local import LocalParty
+from common.runtime.config.party import PartyConfig
 from common.runtime.config.predict import PredictJob, prediction_name
 from common.runtime.config.vfb2 import Vfb2Job
 
@@ -44,6 +47,21 @@ def prediction_with(record: JobRecord, dataset: str) -> PredictJob:
         "data": {"dataset": dataset},
     }
     return PredictJob.model_validate_json(json.dumps(values))
+
+
+def require_dataset(scorers: Iterable[PartyConfig | LocalParty], name: str, path: Path) -> None:
+    """Refuse, before anything starts, a data set that somebody who has to score it does not have.
+
+    Raises:
+        ConfigError: Names the party, and the data sets that it has in the file.
+    """
+    for party in scorers:
+        if name not in party.datasets:
+            raise ConfigError(
+                f'{party.party} has no data set "{name}"',
+                where=str(path),
+                advice=f"Data sets of {party.party} in the file: {', '.join(party.datasets) or 'none'}.",
+            )
 
 
 async def fetch_scores(operator: Operator, job_id: str, out: Path) -> dict[str, Any]:
