@@ -50,7 +50,8 @@ class ParquetSource:
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the named columns with the types that they have in the files."""
         for path in self.files:
-            with _sound(path), pyarrow.parquet.ParquetFile(path) as file:
+            # Buffered ahead, a file would lie in memory whole before its last batch is read.
+            with _sound(path), pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:
                 for batch in file.iter_batches(batch_size=_batch_rows(file, names), columns=list(names)):
                     yield batch.select(list(names))
 

@@ -28,7 +28,7 @@ JOB: Settings = {
     "active": "party_b",
     "passive": ["party_a"],
     "data": {"dataset": "clicks", "label": "clicked", "test_fraction": 0.25, "split_seed": 3},
-    "model": {"embedding_dim": 4, "bottom": [8, 4], "top": [4]},
+    "model": {"embedding_dim": 4, "bottom": [16, 8], "top": [16]},
     "train": {"batch_size": 32, "epochs": 3, "patience": None, "learning_rate": 0.01, "seed": 2},
 }
 

@@ -40,7 +40,7 @@ async def test_a_split_network_predicts_with_both_halves_what_it_predicted_in_tr
 ) -> None:
     job = clicks_job(job="both")
     job_id, report = await two.run(job, WITHIN_S)
-    assert report["metrics"]["test"]["auc"] > 0.6
+    assert report["metrics"]["test"]["auc"] > 0.55
     assert report["networks"]["methods"]["splitnn"]["common_test"] == report["metrics"]["test"]
     tested = scores_in(two.state("party_b", job_id) / "predictions_test.csv")
     again = predicted(two, job, tmp_path / "both.csv")

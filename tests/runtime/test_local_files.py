@@ -8,7 +8,7 @@ import pytest
 
 from common.errors import ConfigError
 from common.runtime.cli.init import init
-from common.runtime.cli.local import require_dataset
+from common.runtime.cli.scoring import require_dataset
 from common.runtime.config.local import load_local
 from common.runtime.config.party import load_party
 
@@ -77,4 +77,4 @@ def test_without_a_word_about_prediction_whoever_runs_all_parties_may_score(fold
 
 def test_a_data_set_that_a_scorer_lacks_is_refused_before_anything_starts(folder: Path) -> None:
     with pytest.raises(ConfigError, match='party_a has no data set "new"'):
-        require_dataset(load_local(folder / "local.yaml"), "new", folder / "local.yaml")
+        require_dataset(load_local(folder / "local.yaml").scorers, "new", folder / "local.yaml")
