@@ -62,7 +62,10 @@ class GramCalls(RegressionCalls):
         row_bytes = key.ciphertext_bytes * role.sharing.row_ciphertexts
         for part in chunk_slices(len(self.design.train), row_bytes):
             sealed = await self.watch.thread("set-up", role.sharing.encrypt_rows, part)
-            yield gram.PackedRows(turn=request.turn, holder=self._party, ciphertexts=sealed.to_bytes())
+            rows = part.stop - part.start
+            yield gram.PackedRows(
+                turn=request.turn, holder=self._party, ciphertexts=sealed.to_bytes(), rows=rows
+            )
 
     async def mask_products(
         self, first: gram.PackedRows, more: AsyncIterator[gram.PackedRows]

@@ -293,7 +293,10 @@ class NetCalls(JobCalls):
     ) -> Iterator[pb.Representations]:
         batch, values = sent
         for piece in self._form.pieces(values):
-            yield pb.Representations(turn=about.turn, run=about.run, batch=batch, values=piece)
+            rows, width = self._form.rows_in(piece), self._form.width
+            yield pb.Representations(
+                turn=about.turn, run=about.run, batch=batch, values=piece, rows=rows, width=width
+            )
 
     async def _work(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do a step in the one thread that calls torch, and count its seconds."""

@@ -93,8 +93,10 @@ class NetPredictionCalls(JobCalls):
                 await self._quota.spend(self._job.active, len(rows), 0)
                 self._sent, self._values = len(rows), values
         values = self._values
-        for piece in WireRows(values.shape[1], "float32").pieces(values):
-            yield pb.Representations(turn=request.turn, values=piece)
+        form = WireRows(values.shape[1], "float32")
+        for piece in form.pieces(values):
+            count = form.rows_in(piece)
+            yield pb.Representations(turn=request.turn, values=piece, rows=count, width=form.width)
 
     async def leave(self) -> None:
         """Drop what was sent."""

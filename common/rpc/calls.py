@@ -8,8 +8,8 @@ become bytes and back in these classes, where an error reaches the one who await
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -17,8 +17,9 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from common.errors import LocalProtocolError
-from common.rpc.failures import peer_errors
+from common.errors import LocalProtocolError, RemoteProtocolError
+from common.rpc.failures import detail_in, peer_errors
+from common.rpc.pb.job_pb2 import ErrorDetail
 from common.rpc.wiretap import Wiretap
 
 Q = TypeVar("Q", bound=Message)
@@ -77,7 +78,7 @@ class _Call(Generic[R]):
     def _failures(self) -> Any:
         line = self._line
         try:
-            with peer_errors(line.peer, line.address, line.method, line.timeout_s):
+            with peer_errors(line.peer, line.address, line.method, line.timeout_s), self._details():
                 yield
         except asyncio.CancelledError:
             # gRPC cancels the call when our own feed raised; that error is what the caller must see,
@@ -86,6 +87,18 @@ class _Call(Generic[R]):
             if self._feed is None or self._feed.error is None or (task is not None and task.cancelling()):
                 raise
             raise self._feed.error from None
+
+    @contextmanager
+    def _details(self) -> Iterator[None]:
+        """Let the wiretap see what comes with an error, too."""
+        try:
+            yield
+        except grpc.aio.AioRpcError as exc:
+            wire = detail_in(exc)
+            if wire is not None:
+                with suppress(RemoteProtocolError):
+                    self._line.wiretap.decode(ErrorDetail.FromString, wire, self._line.peer)
+            raise
 
     def _decoded(self, wire: bytes) -> R:
         return self._line.wiretap.decode(self._line.parse, wire, self._line.peer)

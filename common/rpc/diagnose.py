@@ -12,7 +12,7 @@ import errno
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -22,7 +22,7 @@ from common.rpc.addresses import split_address
 from common.rpc.channels import open_channel
 from common.rpc.greeting import check_greeting, greet, make_greeting
 from common.rpc.tls import Security, TlsFiles, party_of
-from common.rpc.wiretap import Wiretap
+from common.rpc.wiretap import Tap, Wiretap
 from common.types import Role
 
 CLOCK_SKEW_S = 60.0
@@ -53,6 +53,7 @@ class Route:
         own_role: Its role.
         security: Its certificates.
         peer_role: The role that the peer should have; None where it is not known.
+        taps: Shown the greeting and its answer.
         timeout_s: For each step.
     """
 
@@ -62,6 +63,7 @@ class Route:
     own_role: Role
     security: Security
     peer_role: Role | None = None
+    taps: Sequence[Tap] = ()
     timeout_s: float = 5.0
 
 
@@ -140,7 +142,7 @@ def _certificate(route: Route, certificate: x509.Certificate) -> Finding:
 
 async def _greeting(route: Route) -> list[Finding]:
     try:
-        channel = open_channel(route.peer, route.address, route.own, route.security, Wiretap())
+        channel = open_channel(route.peer, route.address, route.own, route.security, Wiretap(route.taps))
         async with channel:
             asked = time.time()
             answer = await greet(channel, make_greeting(route.own, route.own_role), route.timeout_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf.descriptor_pool import Default
 
 from common.errors import LocalProtocolError
 from common.rpc.pb.disclosure_pb2 import Disclosure, disclosure
@@ -32,6 +33,15 @@ def disclosure_of(descriptor: Descriptor) -> Disclosure:
             advice="kind, granularity, protection and summary are needed; key_holder exactly for ciphertexts",
         )
     return declared
+
+
+def summary_of(message_type: str) -> str:
+    """Return in one sentence what a message says, by its full name; the name alone if it is not of ours."""
+    try:
+        declared = disclosure_of(Default().FindMessageTypeByName(message_type))
+    except (KeyError, LocalProtocolError):
+        return message_type
+    return declared.summary
 
 
 def undeclared_messages(descriptor: Descriptor) -> list[str]:

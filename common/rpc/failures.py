@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import grpc
@@ -177,9 +177,10 @@ def typed_error(
     exc: grpc.aio.AioRpcError, peer: str, address: str, method: str = "", timeout_s: float | None = None
 ) -> ColonnadeError:
     """Return the typed error that a failed call stands for."""
-    detail = _detail_in(exc)
-    if detail is not None:
-        return error_of(detail, peer, address)
+    wire = detail_in(exc)
+    if wire is not None:
+        with suppress(DecodeError):
+            return error_of(ErrorDetail.FromString(wire), peer, address)
     where = f"{peer} at {address}"
     call = method or "the call"
     text = _printable(exc.details() or "")
@@ -216,15 +217,10 @@ def typed_error(
             return PeerFailed(f"{peer} failed in {call}", where=where, advice=_LOOK_INSIDE)
 
 
-def _detail_in(exc: grpc.aio.AioRpcError) -> ErrorDetail | None:
+def detail_in(exc: grpc.aio.AioRpcError) -> bytes | None:
+    """Return the ErrorDetail that came with a failed call, as it came."""
     metadata: Any = exc.trailing_metadata() or ()
-    for key, value in metadata:
-        if key == ERROR_METADATA:
-            try:
-                return ErrorDetail.FromString(value)
-            except DecodeError:
-                return None
-    return None
+    return next((bytes(value) for key, value in metadata if key == ERROR_METADATA), None)
 
 
 def _meaning(text: str) -> tuple[str, str]:

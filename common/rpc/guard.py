@@ -115,7 +115,7 @@ class Guard(grpc.aio.ServerInterceptor):
         except ColonnadeError as exc:
             level = logging.WARNING if isinstance(exc, Refused | ProtocolError) else logging.INFO
             log.log(level, "%s from %s: %s: %s", method.name, _who(context), type(exc).__name__, exc)
-            await _abort(context, status_of(exc), detail_of(exc, self._party))
+            await self._abort(context, status_of(exc), detail_of(exc, self._party))
         except Exception as exc:
             # The text of an unforeseen error may hold anything, so only its type leaves this party.
             log.exception("%s from %s failed", method.name, _who(context))
@@ -125,7 +125,16 @@ class Guard(grpc.aio.ServerInterceptor):
                 what=f"{self._party} met an unforeseen {type(exc).__name__} in {method.name}",
                 advice=f"the log of {self._party} has the details",
             )
-            await _abort(context, grpc.StatusCode.INTERNAL, detail)
+            await self._abort(context, grpc.StatusCode.INTERNAL, detail)
+
+    async def _abort(self, context: Context, code: grpc.StatusCode, detail: ErrorDetail) -> NoReturn:
+        line = f"{detail.error}: {detail.what}"[:_LONGEST_STATUS]
+        try:
+            wire = self._wiretap.encode(detail, _known(context))
+        except ColonnadeError:
+            # The ledger takes nothing any more, so the code is all that leaves.
+            await context.abort(code)
+        await context.abort(code, line, ((ERROR_METADATA, wire),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,16 +147,17 @@ class _Method:
 _Reader = Callable[[Any, _Method, str], Any]
 
 
-async def _abort(context: Context, code: grpc.StatusCode, detail: ErrorDetail) -> NoReturn:
-    line = f"{detail.error}: {detail.what}"[:_LONGEST_STATUS]
-    await context.abort(code, line, ((ERROR_METADATA, detail.SerializeToString()),))
-
-
 def _who(context: Context) -> str:
+    party = _known(context)
+    return f"{party} ({context.peer()})" if party else context.peer()
+
+
+def _known(context: Context) -> str:
+    """Return who is calling, empty for somebody without a name."""
     try:
-        return f"{caller(context)} ({context.peer()})"
+        return caller(context)
     except Refused:
-        return context.peer()
+        return ""
 
 
 def require_async(handler: Handler) -> None:

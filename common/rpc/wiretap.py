@@ -34,15 +34,20 @@ class Passage:
         direction: Seen from this party.
         peer: The other party; empty where it is not known.
         job_id: Empty outside jobs.
-        message_type: Full protobuf name.
+        message: What passes; taps only look at it.
         wire: The serialised message as it leaves or as it came.
     """
 
     direction: Literal["sent", "received"]
     peer: str
     job_id: str
-    message_type: str
+    message: Message = field(repr=False)
     wire: bytes = field(repr=False)
+
+    @property
+    def message_type(self) -> str:
+        """The message's full protobuf name."""
+        return str(self.message.DESCRIPTOR.full_name)
 
 
 Tap = Callable[[Passage], None]
@@ -100,7 +105,7 @@ class Wiretap:
         """
         self._require_declared(type(message))
         wire = message.SerializeToString()
-        self._pass(Passage("sent", peer, _job_id(message), message.DESCRIPTOR.full_name, wire))
+        self._pass(Passage("sent", peer, _job_id(message), message, wire))
         return wire
 
     def decode(self, parse: Callable[[bytes], M], wire: bytes, peer: str) -> M:
@@ -116,7 +121,7 @@ class Wiretap:
                 f"{peer or 'a peer'} sent {len(wire)} bytes that are not the message that belongs there",
                 advice="both sides must speak the same version of the protocol; `vfl check` compares them",
             ) from exc
-        self._pass(Passage("received", peer, _job_id(message), message.DESCRIPTOR.full_name, wire))
+        self._pass(Passage("received", peer, _job_id(message), message, wire))
         return message
 
     def totals(self, job_id: str) -> Traffic:

@@ -3,8 +3,8 @@
     def main() -> None:                       # party_a/__main__.py
         leave(run_party("passive", build_service))
 
-`build_service(config, executor)` returns an object with `start` and `stop`. When `start` has returned, the
-one line on stdout says where the party listens, so that port 0 can be used.
+`build_service(config, executor, taps)` returns an object with `start` and `stop`. When `start` has returned,
+the one line on stdout says where the party listens, so that port 0 can be used.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import NoReturn, Protocol, TextIO
 
 import common
 from common.errors import ColonnadeError, ConfigError
+from common.rpc.wiretap import Tap
 from common.runtime.compute import open_executor
 from common.runtime.compute_dask import DaskExecutor
 from common.runtime.config.party import Compute, PartyConfig, load_party, warn_of_missing_protection
+from common.runtime.ledger.book import Ledger
 from common.runtime.log_format import WithoutTexts
 from common.runtime.state import JobStore
 from common.types import Role
@@ -49,7 +51,7 @@ class Service(Protocol):
         ...
 
 
-ServiceBuilder = Callable[[PartyConfig, Executor], Service]
+ServiceBuilder = Callable[[PartyConfig, Executor, Sequence[Tap]], Service]
 
 
 def run_party(role: Role, build: ServiceBuilder, arguments: list[str] | None = None) -> int:
@@ -153,7 +155,10 @@ def _executor(compute: Compute) -> Executor:
 
 
 async def _serve(config: PartyConfig, build: ServiceBuilder, executor: Executor) -> None:
-    service = build(config, executor)  # inside the loop: gRPC's servers and channels belong to one
+    ledger = Ledger(config.state, config.party)
+    service = build(
+        config, executor, (ledger.record,)
+    )  # inside the loop: gRPC's servers and channels belong to one
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -32,6 +32,10 @@ class WireRows:
         """Bytes of a row."""
         return self.width * self.kind.itemsize
 
+    def rows_in(self, piece: bytes) -> int:
+        """Return how many rows a chunk holds."""
+        return len(piece) // self.row_bytes
+
     def pieces(self, rows: Singles) -> Iterator[bytes]:
         """Yield the bytes of rows in chunks; an array without a row is one empty chunk.
 

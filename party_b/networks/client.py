@@ -55,11 +55,14 @@ class EpochLine:
 
     def send(self, batch: int, gradient: Singles) -> None:
         """Send the gradient of a batch; returns at once."""
-        about, client = self._about, self._client
-        client.note_rounding("gradients", client.form.rounding_error(gradient))
-        for piece in client.form.pieces(gradient):
+        about, form = self._about, self._client.form
+        self._client.note_rounding("gradients", form.rounding_error(gradient))
+        for piece in form.pieces(gradient):
+            rows, width = form.rows_in(piece), form.width
             self.outgoing.put_nowait(
-                net.EpochTurn(turn=about.turn, run=about.run, batch=batch, gradient=piece)
+                net.EpochTurn(
+                    turn=about.turn, run=about.run, batch=batch, gradient=piece, rows=rows, width=width
+                )
             )
 
     async def close(self) -> None:

@@ -151,7 +151,12 @@ class GramRounds:
                 told_s = now_s
                 await tell(news, eta_s)
             sealed = await self._watch.thread("set-up", sharing.encrypt_rows, part)
-            yield gram.PackedRows(turn=self._turn, holder=self._job.active, ciphertexts=sealed.to_bytes())
+            yield gram.PackedRows(
+                turn=self._turn,
+                holder=self._job.active,
+                ciphertexts=sealed.to_bytes(),
+                rows=part.stop - part.start,
+            )
 
     async def _for(
         self, receiver: str, number: int, own: EncryptedDirection, received: Mapping[str, ReceivedDirection]

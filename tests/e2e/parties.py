@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from common.rpc.pb.active_party_pb2 import JOB_FINISHED, JobRecord
 from common.runtime.cli.operator import Operator, operating
 from common.runtime.config.job import JobConfig
 from common.runtime.config.party import PartyConfig, load_party
+from common.runtime.ledger.reading import verify
+from common.runtime.ledger.reconcile import Difference, reconcile
 
 PROGRAMS = {
     "coordinator": "coordinator",
@@ -187,6 +190,18 @@ class Federation:
             for one in running:
                 one.process.kill()
         assert [one.name for one in self.parties.values() if "Traceback" in one.log] == []
+        # Whatever was done to them, kill -9 included.
+        verdicts = {name: verify(self.folder / "state" / name) for name in self.parties}
+        assert {name: verdict.problems for name, verdict in verdicts.items() if verdict.problems} == {}
+
+    def unlike(self, job_id: str) -> list[Difference]:
+        """Return the messages of a job that only one of two parties' ledgers has."""
+        states = [self.folder / "state" / name for name in sorted(self.parties)]
+        return [
+            difference
+            for one, other in combinations(states, 2)
+            for difference in reconcile(one, other, job_id).differences
+        ]
 
     def all_run(self) -> bool:
         return all(one.runs for one in self.parties.values())

@@ -62,6 +62,7 @@ async def test_gram_rounds_train_as_pooled_data_do_with_two_passive_parties(four
     expected = pooled(config, tables, 5)
     assert np.abs(np.array(report["loss_history"]) - expected.losses).max() < 1e-7
     assert np.abs(weights_of(config, parts(four, job_id, config)) - expected.weights).max() < 1e-7
+    assert four.unlike(job_id) == []
 
 
 @pytest.mark.parametrize("rounds", ["gram", "rowwise"])

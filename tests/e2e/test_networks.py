@@ -50,6 +50,7 @@ async def test_a_split_network_predicts_with_both_halves_what_it_predicted_in_tr
     assert two.model("party_a", job_id)["features"] == ["shop", "spent"]
     assert two.model("party_b", job_id)["features"] == ["city", "device", "age"]
     assert (two.state("party_a", job_id) / "network.safetensors").exists()
+    assert two.unlike(job_id) == []
 
 
 @pytest.mark.parametrize("algorithm", ["jpl", "fpd"])

@@ -97,7 +97,7 @@ def test_the_key_holder_keeps_only_how_the_job_ended(federation, run):
     assert status["outcome"] == "finished"
     assert not [value for value in status.values() if isinstance(value, int) and value > 2**53]
     everything = [path for path in (federation.folder / "state" / "coordinator").rglob("*") if path.is_file()]
-    assert {path.name for path in everything} == {"status.json", ".lock"}
+    assert {path.name for path in everything} == {"status.json", ".lock", "head", "000001.jsonl"}
 
 
 def test_predictions_are_one_a_test_row_and_follow_from_the_parts_of_the_model(
@@ -119,9 +119,31 @@ def test_what_one_party_sent_the_others_received(run):
     assert abs(sent - received) < 0.1 * sent
 
 
+def test_every_message_is_in_the_ledgers_of_both_sides(federation, run):
+    name = job_id(run[2])
+    assert federation.unlike(name) == []
+    verified = federation.vfl("ledger", "verify")
+    assert verified.returncode == 0, verified.stderr
+    told = federation.vfl("ledger", "show", "--job", name).stdout
+    residuals = next(line for line in told.splitlines() if line.endswith("encrypted residuals of the batch"))
+    assert residuals.split()[:5] == ["to", "party_a", "6", str(6 * 48), str(6 * 48)]
+    assert "encrypted, key of the coordinator" in residuals
+    assert "a passive party's partial scores, in the clear" in told
+
+
+def test_ledgers_that_differ_are_an_error_that_says_where(federation, run, tmp_path):
+    name, handed = job_id(run[2]), tmp_path / "party_a.jsonl"
+    entries = (federation.folder / "state" / "party_a" / "ledger" / "000001.jsonl").read_text().splitlines()
+    handed.write_text("\n".join(line for line in entries if 'PartialScores"' not in line) + "\n")
+    ended = federation.vfl("ledger", "reconcile", str(handed), "--job", name)
+    assert ended.returncode == 1
+    assert f"PartialScores, job {name}: received by party_b, not sent by party_a" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def test_the_state_can_be_read_by_its_owner_alone(federation, run):
     for name in federation.parties:
-        for path in (federation.folder / "state" / name / "jobs").rglob("*"):
+        for path in (federation.folder / "state" / name).glob("*/**/*"):
             assert path.stat().st_mode & 0o077 == 0, path
 
 

@@ -41,7 +41,8 @@ async def test_two_dominators_and_two_passive_parties_reach_the_pooled_optimum(
     federation, files, update, aggregation
 ):
     config = job(train={"update": update, "aggregation": aggregation, "epochs": 25})
-    _, report = await optimum_reached(federation, files, config, 1e-6)
+    job_id, report = await optimum_reached(federation, files, config, 1e-6)
+    assert federation.unlike(job_id) == []
     assert report["rounds"] == 25
     assert len(report["loss_history"]) == 25
     assert set(report["vfb2"]["staleness"]) == set(COLUMNS)

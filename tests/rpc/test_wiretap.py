@@ -73,5 +73,5 @@ def test_bytes_that_are_no_message_are_the_peers_fault_and_are_not_shown() -> No
 
 
 def test_a_passage_does_not_print_its_payload() -> None:
-    passage = Passage("sent", "party_a", "job-1", "vfl.v1.PartialScores", b"payload")
+    passage = Passage("sent", "party_a", "job-1", he.PartialScores(), b"payload")
     assert "payload" not in repr(passage)

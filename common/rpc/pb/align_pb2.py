@@ -26,7 +26,7 @@ from common.rpc.pb import disclosure_pb2 as vfl_dot_v1_dot_disclosure__pb2
 from common.rpc.pb import job_pb2 as vfl_dot_v1_dot_job__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12vfl/v1/align.proto\x12\x06vfl.v1\x1a\x17vfl/v1/disclosure.proto\x1a\x10vfl/v1/job.proto\"\\\n\x12\x42lindOwnIdsRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:*\xda\xe2\x18&\x08\x01\x10\x01\x18\x01*\x1e\x61sks for a party\'s blinded ids\"\xb9\x01\n\nBlindedIds\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x0e\n\x06points\x18\x03 \x01(\x0c\x12\r\n\x05total\x18\x04 \x01(\x04\x12\x0c\n\x04\x64one\x18\x05 \x01(\x04:S\xda\xe2\x18O\x08\t\x10\x03\x18\x03*Gids as curve points under secret scalars, in an order that says nothing\"\xa6\x01\n\x0f\x43ommonPositions\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x11\n\tpositions\x18\x03 \x03(\r:U\xda\xe2\x18Q\x08\t\x10\x03\x18\x01*Iwhere the common points stand in a set, after or before a party sorted it\"\x94\x01\n\nCommonRows\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x14\n\x0c\x61lignment_id\x18\x02 \x01(\x0c\x12\x11\n\tpositions\x18\x03 \x03(\r:A\xda\xe2\x18=\x08\t\x10\x03\x18\x01*5which of a party\'s own rows are common to all parties\"m\n\rCommonRowsSet\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0c\n\x04rows\x18\x02 \x01(\x04:2\xda\xe2\x18.\x08\x02\x10\x02\x18\x01*&how many common rows a party has noted\"\x88\x01\n\x12\x44\x65scribeIdsRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:V\xda\xe2\x18R\x08\x01\x10\x01\x18\x01*Jasks what a party\'s ids without a partner look like, after few were common\"\xcd\x02\n\tIdProfile\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x10\n\x08shortest\x18\x02 \x01(\r\x12\x0f\n\x07longest\x18\x03 \x01(\r\x12\x16\n\x0esame_beginning\x18\x04 \x01(\r\x12/\n\x07percent\x18\x05 \x03(\x0b\x32\x1e.vfl.v1.IdProfile.PercentEntry\x12\r\n\x05usual\x18\x06 \x01(\r\x12\r\n\x05\x63ount\x18\x07 \x01(\x04\x1a.\n\x0cPercentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01:j\xda\xe2\x18\x66\x08\x02\x10\x02\x18\x01*^lengths of a party\'s ids without a partner, and the shares of classes of them, rounded to 10 %b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12vfl/v1/align.proto\x12\x06vfl.v1\x1a\x17vfl/v1/disclosure.proto\x1a\x10vfl/v1/job.proto\"\\\n\x12\x42lindOwnIdsRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:*\xda\xe2\x18&\x08\x01\x10\x01\x18\x01*\x1e\x61sks for a party\'s blinded ids\"\xc3\x01\n\nBlindedIds\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x18\n\x06points\x18\x03 \x01(\x0c\x42\x08\xe2\xe2\x18\x04\x08\x03\x10\x01\x12\r\n\x05total\x18\x04 \x01(\x04\x12\x0c\n\x04\x64one\x18\x05 \x01(\x04:S\xda\xe2\x18O\x08\t\x10\x03\x18\x03*Gids as curve points under secret scalars, in an order that says nothing\"\xae\x01\n\x0f\x43ommonPositions\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x19\n\tpositions\x18\x03 \x03(\rB\x06\xe2\xe2\x18\x02\x08\x07:U\xda\xe2\x18Q\x08\t\x10\x03\x18\x01*Iwhere the common points stand in a set, after or before a party sorted it\"\x9c\x01\n\nCommonRows\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x14\n\x0c\x61lignment_id\x18\x02 \x01(\x0c\x12\x19\n\tpositions\x18\x03 \x03(\rB\x06\xe2\xe2\x18\x02\x08\x07:A\xda\xe2\x18=\x08\t\x10\x03\x18\x01*5which of a party\'s own rows are common to all parties\"m\n\rCommonRowsSet\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0c\n\x04rows\x18\x02 \x01(\x04:2\xda\xe2\x18.\x08\x02\x10\x02\x18\x01*&how many common rows a party has noted\"\x88\x01\n\x12\x44\x65scribeIdsRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:V\xda\xe2\x18R\x08\x01\x10\x01\x18\x01*Jasks what a party\'s ids without a partner look like, after few were common\"\xcd\x02\n\tIdProfile\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x10\n\x08shortest\x18\x02 \x01(\r\x12\x0f\n\x07longest\x18\x03 \x01(\r\x12\x16\n\x0esame_beginning\x18\x04 \x01(\r\x12/\n\x07percent\x18\x05 \x03(\x0b\x32\x1e.vfl.v1.IdProfile.PercentEntry\x12\r\n\x05usual\x18\x06 \x01(\r\x12\r\n\x05\x63ount\x18\x07 \x01(\x04\x1a.\n\x0cPercentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01:j\xda\xe2\x18\x66\x08\x02\x10\x02\x18\x01*^lengths of a party\'s ids without a partner, and the shares of classes of them, rounded to 10 %b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,10 +35,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_BLINDOWNIDSREQUEST']._loaded_options = None
   _globals['_BLINDOWNIDSREQUEST']._serialized_options = b'\332\342\030&\010\001\020\001\030\001*\036asks for a party\'s blinded ids'
+  _globals['_BLINDEDIDS'].fields_by_name['points']._loaded_options = None
+  _globals['_BLINDEDIDS'].fields_by_name['points']._serialized_options = b'\342\342\030\004\010\003\020\001'
   _globals['_BLINDEDIDS']._loaded_options = None
   _globals['_BLINDEDIDS']._serialized_options = b'\332\342\030O\010\t\020\003\030\003*Gids as curve points under secret scalars, in an order that says nothing'
+  _globals['_COMMONPOSITIONS'].fields_by_name['positions']._loaded_options = None
+  _globals['_COMMONPOSITIONS'].fields_by_name['positions']._serialized_options = b'\342\342\030\002\010\007'
   _globals['_COMMONPOSITIONS']._loaded_options = None
   _globals['_COMMONPOSITIONS']._serialized_options = b'\332\342\030Q\010\t\020\003\030\001*Iwhere the common points stand in a set, after or before a party sorted it'
+  _globals['_COMMONROWS'].fields_by_name['positions']._loaded_options = None
+  _globals['_COMMONROWS'].fields_by_name['positions']._serialized_options = b'\342\342\030\002\010\007'
   _globals['_COMMONROWS']._loaded_options = None
   _globals['_COMMONROWS']._serialized_options = b'\332\342\030=\010\t\020\003\030\001*5which of a party\'s own rows are common to all parties'
   _globals['_COMMONROWSSET']._loaded_options = None
@@ -52,17 +58,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BLINDOWNIDSREQUEST']._serialized_start=73
   _globals['_BLINDOWNIDSREQUEST']._serialized_end=165
   _globals['_BLINDEDIDS']._serialized_start=168
-  _globals['_BLINDEDIDS']._serialized_end=353
-  _globals['_COMMONPOSITIONS']._serialized_start=356
-  _globals['_COMMONPOSITIONS']._serialized_end=522
-  _globals['_COMMONROWS']._serialized_start=525
-  _globals['_COMMONROWS']._serialized_end=673
-  _globals['_COMMONROWSSET']._serialized_start=675
-  _globals['_COMMONROWSSET']._serialized_end=784
-  _globals['_DESCRIBEIDSREQUEST']._serialized_start=787
-  _globals['_DESCRIBEIDSREQUEST']._serialized_end=923
-  _globals['_IDPROFILE']._serialized_start=926
-  _globals['_IDPROFILE']._serialized_end=1259
-  _globals['_IDPROFILE_PERCENTENTRY']._serialized_start=1105
-  _globals['_IDPROFILE_PERCENTENTRY']._serialized_end=1151
+  _globals['_BLINDEDIDS']._serialized_end=363
+  _globals['_COMMONPOSITIONS']._serialized_start=366
+  _globals['_COMMONPOSITIONS']._serialized_end=540
+  _globals['_COMMONROWS']._serialized_start=543
+  _globals['_COMMONROWS']._serialized_end=699
+  _globals['_COMMONROWSSET']._serialized_start=701
+  _globals['_COMMONROWSSET']._serialized_end=810
+  _globals['_DESCRIBEIDSREQUEST']._serialized_start=813
+  _globals['_DESCRIBEIDSREQUEST']._serialized_end=949
+  _globals['_IDPROFILE']._serialized_start=952
+  _globals['_IDPROFILE']._serialized_end=1285
+  _globals['_IDPROFILE_PERCENTENTRY']._serialized_start=1131
+  _globals['_IDPROFILE_PERCENTENTRY']._serialized_end=1177
 # @@protoc_insertion_point(module_scope)

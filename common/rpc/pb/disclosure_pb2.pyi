@@ -178,5 +178,81 @@ class Disclosure(_message.Message):
 
 Global___Disclosure: _TypeAlias = Disclosure  # noqa: Y015
 
+@_typing.final
+class Content(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Form:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _FormEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[Content._Form.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        FORM_UNSPECIFIED: Content._Form.ValueType  # 0
+        NUMBERS: Content._Form.ValueType  # 1
+        """one number, or a list of them"""
+        WORDS_8: Content._Form.ValueType  # 2
+        """bytes: numbers of 8 bytes each"""
+        WORDS_32: Content._Form.ValueType  # 3
+        """bytes: numbers, or points of a curve, of 32 bytes each"""
+        CIPHERTEXTS: Content._Form.ValueType  # 4
+        """bytes: each as wide as the square of the job's modulus"""
+        RESIDUES: Content._Form.ValueType  # 5
+        """bytes: each as wide as the job's modulus"""
+        MODULUS: Content._Form.ValueType  # 6
+        """bytes: the job's modulus, which says how wide those are"""
+        ROW_NUMBERS: Content._Form.ValueType  # 7
+        """a list of positions of rows"""
+        ROW_NUMBERS_4: Content._Form.ValueType  # 8
+        """bytes: positions of 4 bytes each"""
+        ROW_COUNT: Content._Form.ValueType  # 9
+        """one number: of so many rows"""
+        ROW_WIDTH: Content._Form.ValueType  # 10
+        """one number: the message holds so many numbers about each of them"""
+
+    class Form(_Form, metaclass=_FormEnumTypeWrapper): ...
+    FORM_UNSPECIFIED: Content.Form.ValueType  # 0
+    NUMBERS: Content.Form.ValueType  # 1
+    """one number, or a list of them"""
+    WORDS_8: Content.Form.ValueType  # 2
+    """bytes: numbers of 8 bytes each"""
+    WORDS_32: Content.Form.ValueType  # 3
+    """bytes: numbers, or points of a curve, of 32 bytes each"""
+    CIPHERTEXTS: Content.Form.ValueType  # 4
+    """bytes: each as wide as the square of the job's modulus"""
+    RESIDUES: Content.Form.ValueType  # 5
+    """bytes: each as wide as the job's modulus"""
+    MODULUS: Content.Form.ValueType  # 6
+    """bytes: the job's modulus, which says how wide those are"""
+    ROW_NUMBERS: Content.Form.ValueType  # 7
+    """a list of positions of rows"""
+    ROW_NUMBERS_4: Content.Form.ValueType  # 8
+    """bytes: positions of 4 bytes each"""
+    ROW_COUNT: Content.Form.ValueType  # 9
+    """one number: of so many rows"""
+    ROW_WIDTH: Content.Form.ValueType  # 10
+    """one number: the message holds so many numbers about each of them"""
+
+    FORM_FIELD_NUMBER: _builtins.int
+    PER_ROW_FIELD_NUMBER: _builtins.int
+    form: Global___Content.Form.ValueType
+    per_row: _builtins.bool
+    """each number is about a row of its own"""
+    def __init__(
+        self,
+        *,
+        form: Global___Content.Form.ValueType = ...,
+        per_row: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["form", b"form", "per_row", b"per_row"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Content: _TypeAlias = Content  # noqa: Y015
+
 DISCLOSURE_FIELD_NUMBER: _builtins.int
+CONTENT_FIELD_NUMBER: _builtins.int
 disclosure: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MessageOptions, Global___Disclosure]
+content: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.FieldOptions, Global___Content]

@@ -27,7 +27,7 @@ from common.rpc.pb import he_linear_pb2 as vfl_dot_v1_dot_he__linear__pb2
 from common.rpc.pb import job_pb2 as vfl_dot_v1_dot_job__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14vfl/v1/he_gram.proto\x12\x06vfl.v1\x1a\x17vfl/v1/disclosure.proto\x1a\x16vfl/v1/he_linear.proto\x1a\x10vfl/v1/job.proto\"\x9f\x02\n\x0fGramDeclaration\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x15\n\rresult_length\x18\x02 \x01(\r\x12\x46\n\x10products_lengths\x18\x03 \x03(\x0b\x32,.vfl.v1.GramDeclaration.ProductsLengthsEntry\x1a\x36\n\x14ProductsLengthsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01:Y\xda\xe2\x18U\x08\x02\x10\x02\x18\x01*Mhow many ciphertexts a party will have decrypted in a round and in the set-up\"M\n\x0cGramDeclared\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:!\xda\xe2\x18\x1d\x08\x01\x10\x01\x18\x01*\x15the lengths are noted\"\x81\x01\n\x11PackedRowsRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:P\xda\xe2\x18L\x08\x01\x10\x01\x18\x01*Dasks for a passive party\'s encrypted rows, for another passive party\"\xc3\x01\n\nPackedRows\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0e\n\x06holder\x18\x02 \x01(\t\x12\x13\n\x0b\x63iphertexts\x18\x03 \x01(\x0c:t\xda\xe2\x18p\x08\n\x10\x03\x18\x02 \x01*fa party\'s columns of the training rows, labels included, encrypted; several columns share a ciphertext\"\x9f\x01\n\x0eMaskedProducts\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0e\n\x06masker\x18\x02 \x01(\t\x12\x13\n\x0b\x63iphertexts\x18\x03 \x01(\x0c:L\xda\xe2\x18H\x08\x0b\x10\x02\x18\x02 \x01*>products of two parties\' columns under random masks, encrypted\"f\n\rProductsTaken\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:9\xda\xe2\x18\x35\x08\x01\x10\x01\x18\x01*-a party holds its share of the cross products\"\xaf\x01\n\x0f\x42lindedProducts\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0e\n\x06masker\x18\x02 \x01(\t\x12\x13\n\x0b\x63iphertexts\x18\x03 \x01(\x0c:[\xda\xe2\x18W\x08\x0b\x10\x02\x18\x02 \x01*Mproducts of two parties\' columns under a random and a uniform mask, encrypted\"\x87\x01\n\x11\x44\x65\x63ryptedProducts\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x10\n\x08residues\x18\x02 \x01(\x0c:D\xda\xe2\x18@\x08\x0b\x10\x02\x18\x03*8products of two parties\' columns, still under both masks\"\xbb\x01\n\x10\x44irectionRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0e\n\x06mixing\x18\x02 \x01(\x01\x12\r\n\x05scale\x18\x03 \x01(\x01:l\xda\xe2\x18h\x08\r\x10\x02\x18\x01*`asks for a round\'s direction; with conjugate gradients, two numbers about all parties\' residuals\"\xcd\x01\n\tDirection\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0e\n\x06sender\x18\x02 \x01(\t\x12\x10\n\x08receiver\x18\x03 \x01(\t\x12\r\n\x05\x62lock\x18\x04 \x01(\x0c\x12\x12\n\ncomplement\x18\x05 \x01(\x0c:_\xda\xe2\x18[\x08\x0c\x10\x02\x18\x02 \x01*Qa party\'s weights or search direction, and its share of their products, encrypted\"\xbc\x01\n\x11\x44irectionsApplied\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x12\n\nloss_share\x18\x02 \x01(\x0c\x12%\n\tcurvature\x18\x03 \x01(\x0b\x32\x12.vfl.v1.SolverPart:P\xda\xe2\x18L\x08\x07\x10\x02\x18\x02 \x01*Ba passive party\'s solver has moved; its encrypted part of the lossb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14vfl/v1/he_gram.proto\x12\x06vfl.v1\x1a\x17vfl/v1/disclosure.proto\x1a\x16vfl/v1/he_linear.proto\x1a\x10vfl/v1/job.proto\"\x9f\x02\n\x0fGramDeclaration\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x15\n\rresult_length\x18\x02 \x01(\r\x12\x46\n\x10products_lengths\x18\x03 \x03(\x0b\x32,.vfl.v1.GramDeclaration.ProductsLengthsEntry\x1a\x36\n\x14ProductsLengthsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01:Y\xda\xe2\x18U\x08\x02\x10\x02\x18\x01*Mhow many ciphertexts a party will have decrypted in a round and in the set-up\"M\n\x0cGramDeclared\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:!\xda\xe2\x18\x1d\x08\x01\x10\x01\x18\x01*\x15the lengths are noted\"\x81\x01\n\x11PackedRowsRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:P\xda\xe2\x18L\x08\x01\x10\x01\x18\x01*Dasks for a passive party\'s encrypted rows, for another passive party\"\xe1\x01\n\nPackedRows\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0e\n\x06holder\x18\x02 \x01(\t\x12\x1b\n\x0b\x63iphertexts\x18\x03 \x01(\x0c\x42\x06\xe2\xe2\x18\x02\x08\x04\x12\x14\n\x04rows\x18\x04 \x01(\rB\x06\xe2\xe2\x18\x02\x08\t:t\xda\xe2\x18p\x08\n\x10\x03\x18\x02 \x01*fa party\'s columns of the training rows, labels included, encrypted; several columns share a ciphertext\"\xa7\x01\n\x0eMaskedProducts\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0e\n\x06masker\x18\x02 \x01(\t\x12\x1b\n\x0b\x63iphertexts\x18\x03 \x01(\x0c\x42\x06\xe2\xe2\x18\x02\x08\x04:L\xda\xe2\x18H\x08\x0b\x10\x02\x18\x02 \x01*>products of two parties\' columns under random masks, encrypted\"f\n\rProductsTaken\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn:9\xda\xe2\x18\x35\x08\x01\x10\x01\x18\x01*-a party holds its share of the cross products\"\xb7\x01\n\x0f\x42lindedProducts\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0e\n\x06masker\x18\x02 \x01(\t\x12\x1b\n\x0b\x63iphertexts\x18\x03 \x01(\x0c\x42\x06\xe2\xe2\x18\x02\x08\x04:[\xda\xe2\x18W\x08\x0b\x10\x02\x18\x02 \x01*Mproducts of two parties\' columns under a random and a uniform mask, encrypted\"\x8f\x01\n\x11\x44\x65\x63ryptedProducts\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x18\n\x08residues\x18\x02 \x01(\x0c\x42\x06\xe2\xe2\x18\x02\x08\x05:D\xda\xe2\x18@\x08\x0b\x10\x02\x18\x03*8products of two parties\' columns, still under both masks\"\xcb\x01\n\x10\x44irectionRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x16\n\x06mixing\x18\x02 \x01(\x01\x42\x06\xe2\xe2\x18\x02\x08\x01\x12\x15\n\x05scale\x18\x03 \x01(\x01\x42\x06\xe2\xe2\x18\x02\x08\x01:l\xda\xe2\x18h\x08\r\x10\x02\x18\x01*`asks for a round\'s direction; with conjugate gradients, two numbers about all parties\' residuals\"\xdd\x01\n\tDirection\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0e\n\x06sender\x18\x02 \x01(\t\x12\x10\n\x08receiver\x18\x03 \x01(\t\x12\x15\n\x05\x62lock\x18\x04 \x01(\x0c\x42\x06\xe2\xe2\x18\x02\x08\x04\x12\x1a\n\ncomplement\x18\x05 \x01(\x0c\x42\x06\xe2\xe2\x18\x02\x08\x04:_\xda\xe2\x18[\x08\x0c\x10\x02\x18\x02 \x01*Qa party\'s weights or search direction, and its share of their products, encrypted\"\xc4\x01\n\x11\x44irectionsApplied\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x1a\n\nloss_share\x18\x02 \x01(\x0c\x42\x06\xe2\xe2\x18\x02\x08\x04\x12%\n\tcurvature\x18\x03 \x01(\x0b\x32\x12.vfl.v1.SolverPart:P\xda\xe2\x18L\x08\x07\x10\x02\x18\x02 \x01*Ba passive party\'s solver has moved; its encrypted part of the lossb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,20 +42,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GRAMDECLARED']._serialized_options = b'\332\342\030\035\010\001\020\001\030\001*\025the lengths are noted'
   _globals['_PACKEDROWSREQUEST']._loaded_options = None
   _globals['_PACKEDROWSREQUEST']._serialized_options = b'\332\342\030L\010\001\020\001\030\001*Dasks for a passive party\'s encrypted rows, for another passive party'
+  _globals['_PACKEDROWS'].fields_by_name['ciphertexts']._loaded_options = None
+  _globals['_PACKEDROWS'].fields_by_name['ciphertexts']._serialized_options = b'\342\342\030\002\010\004'
+  _globals['_PACKEDROWS'].fields_by_name['rows']._loaded_options = None
+  _globals['_PACKEDROWS'].fields_by_name['rows']._serialized_options = b'\342\342\030\002\010\t'
   _globals['_PACKEDROWS']._loaded_options = None
   _globals['_PACKEDROWS']._serialized_options = b'\332\342\030p\010\n\020\003\030\002 \001*fa party\'s columns of the training rows, labels included, encrypted; several columns share a ciphertext'
+  _globals['_MASKEDPRODUCTS'].fields_by_name['ciphertexts']._loaded_options = None
+  _globals['_MASKEDPRODUCTS'].fields_by_name['ciphertexts']._serialized_options = b'\342\342\030\002\010\004'
   _globals['_MASKEDPRODUCTS']._loaded_options = None
   _globals['_MASKEDPRODUCTS']._serialized_options = b'\332\342\030H\010\013\020\002\030\002 \001*>products of two parties\' columns under random masks, encrypted'
   _globals['_PRODUCTSTAKEN']._loaded_options = None
   _globals['_PRODUCTSTAKEN']._serialized_options = b'\332\342\0305\010\001\020\001\030\001*-a party holds its share of the cross products'
+  _globals['_BLINDEDPRODUCTS'].fields_by_name['ciphertexts']._loaded_options = None
+  _globals['_BLINDEDPRODUCTS'].fields_by_name['ciphertexts']._serialized_options = b'\342\342\030\002\010\004'
   _globals['_BLINDEDPRODUCTS']._loaded_options = None
   _globals['_BLINDEDPRODUCTS']._serialized_options = b'\332\342\030W\010\013\020\002\030\002 \001*Mproducts of two parties\' columns under a random and a uniform mask, encrypted'
+  _globals['_DECRYPTEDPRODUCTS'].fields_by_name['residues']._loaded_options = None
+  _globals['_DECRYPTEDPRODUCTS'].fields_by_name['residues']._serialized_options = b'\342\342\030\002\010\005'
   _globals['_DECRYPTEDPRODUCTS']._loaded_options = None
   _globals['_DECRYPTEDPRODUCTS']._serialized_options = b'\332\342\030@\010\013\020\002\030\003*8products of two parties\' columns, still under both masks'
+  _globals['_DIRECTIONREQUEST'].fields_by_name['mixing']._loaded_options = None
+  _globals['_DIRECTIONREQUEST'].fields_by_name['mixing']._serialized_options = b'\342\342\030\002\010\001'
+  _globals['_DIRECTIONREQUEST'].fields_by_name['scale']._loaded_options = None
+  _globals['_DIRECTIONREQUEST'].fields_by_name['scale']._serialized_options = b'\342\342\030\002\010\001'
   _globals['_DIRECTIONREQUEST']._loaded_options = None
   _globals['_DIRECTIONREQUEST']._serialized_options = b'\332\342\030h\010\r\020\002\030\001*`asks for a round\'s direction; with conjugate gradients, two numbers about all parties\' residuals'
+  _globals['_DIRECTION'].fields_by_name['block']._loaded_options = None
+  _globals['_DIRECTION'].fields_by_name['block']._serialized_options = b'\342\342\030\002\010\004'
+  _globals['_DIRECTION'].fields_by_name['complement']._loaded_options = None
+  _globals['_DIRECTION'].fields_by_name['complement']._serialized_options = b'\342\342\030\002\010\004'
   _globals['_DIRECTION']._loaded_options = None
   _globals['_DIRECTION']._serialized_options = b'\332\342\030[\010\014\020\002\030\002 \001*Qa party\'s weights or search direction, and its share of their products, encrypted'
+  _globals['_DIRECTIONSAPPLIED'].fields_by_name['loss_share']._loaded_options = None
+  _globals['_DIRECTIONSAPPLIED'].fields_by_name['loss_share']._serialized_options = b'\342\342\030\002\010\004'
   _globals['_DIRECTIONSAPPLIED']._loaded_options = None
   _globals['_DIRECTIONSAPPLIED']._serialized_options = b'\332\342\030L\010\007\020\002\030\002 \001*Ba passive party\'s solver has moved; its encrypted part of the loss'
   _globals['_GRAMDECLARATION']._serialized_start=100
@@ -67,19 +87,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PACKEDROWSREQUEST']._serialized_start=469
   _globals['_PACKEDROWSREQUEST']._serialized_end=598
   _globals['_PACKEDROWS']._serialized_start=601
-  _globals['_PACKEDROWS']._serialized_end=796
-  _globals['_MASKEDPRODUCTS']._serialized_start=799
-  _globals['_MASKEDPRODUCTS']._serialized_end=958
-  _globals['_PRODUCTSTAKEN']._serialized_start=960
-  _globals['_PRODUCTSTAKEN']._serialized_end=1062
-  _globals['_BLINDEDPRODUCTS']._serialized_start=1065
-  _globals['_BLINDEDPRODUCTS']._serialized_end=1240
-  _globals['_DECRYPTEDPRODUCTS']._serialized_start=1243
-  _globals['_DECRYPTEDPRODUCTS']._serialized_end=1378
-  _globals['_DIRECTIONREQUEST']._serialized_start=1381
-  _globals['_DIRECTIONREQUEST']._serialized_end=1568
-  _globals['_DIRECTION']._serialized_start=1571
-  _globals['_DIRECTION']._serialized_end=1776
-  _globals['_DIRECTIONSAPPLIED']._serialized_start=1779
-  _globals['_DIRECTIONSAPPLIED']._serialized_end=1967
+  _globals['_PACKEDROWS']._serialized_end=826
+  _globals['_MASKEDPRODUCTS']._serialized_start=829
+  _globals['_MASKEDPRODUCTS']._serialized_end=996
+  _globals['_PRODUCTSTAKEN']._serialized_start=998
+  _globals['_PRODUCTSTAKEN']._serialized_end=1100
+  _globals['_BLINDEDPRODUCTS']._serialized_start=1103
+  _globals['_BLINDEDPRODUCTS']._serialized_end=1286
+  _globals['_DECRYPTEDPRODUCTS']._serialized_start=1289
+  _globals['_DECRYPTEDPRODUCTS']._serialized_end=1432
+  _globals['_DIRECTIONREQUEST']._serialized_start=1435
+  _globals['_DIRECTIONREQUEST']._serialized_end=1638
+  _globals['_DIRECTION']._serialized_start=1641
+  _globals['_DIRECTION']._serialized_end=1862
+  _globals['_DIRECTIONSAPPLIED']._serialized_start=1865
+  _globals['_DIRECTIONSAPPLIED']._serialized_end=2061
 # @@protoc_insertion_point(module_scope)

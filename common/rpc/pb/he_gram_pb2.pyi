@@ -152,9 +152,11 @@ class PackedRows(_message.Message):
     TURN_FIELD_NUMBER: _builtins.int
     HOLDER_FIELD_NUMBER: _builtins.int
     CIPHERTEXTS_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
     holder: _builtins.str
     """whose rows they are"""
     ciphertexts: _builtins.bytes
+    rows: _builtins.int
     @_builtins.property
     def turn(self) -> _job_pb2.Turn: ...
     def __init__(
@@ -163,10 +165,11 @@ class PackedRows(_message.Message):
         turn: _job_pb2.Turn | None = ...,
         holder: _builtins.str = ...,
         ciphertexts: _builtins.bytes = ...,
+        rows: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ciphertexts", b"ciphertexts", "holder", b"holder", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ciphertexts", b"ciphertexts", "holder", b"holder", "rows", b"rows", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

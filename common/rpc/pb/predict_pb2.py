@@ -26,15 +26,17 @@ from common.rpc.pb import disclosure_pb2 as vfl_dot_v1_dot_disclosure__pb2
 from common.rpc.pb import job_pb2 as vfl_dot_v1_dot_job__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14vfl/v1/predict.proto\x12\x06vfl.v1\x1a\x17vfl/v1/disclosure.proto\x1a\x10vfl/v1/job.proto\"\x9c\x01\n\x10ScoreRowsRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x14\n\x0c\x61lignment_id\x18\x02 \x01(\x0c\x12\x0c\n\x04rows\x18\x03 \x01(\x04\x12\x11\n\tpositions\x18\x04 \x03(\r:5\xda\xe2\x18\x31\x08\t\x10\x03\x18\x01*)which of the common rows are to be scoredb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14vfl/v1/predict.proto\x12\x06vfl.v1\x1a\x17vfl/v1/disclosure.proto\x1a\x10vfl/v1/job.proto\"\xa4\x01\n\x10ScoreRowsRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x14\n\x0c\x61lignment_id\x18\x02 \x01(\x0c\x12\x0c\n\x04rows\x18\x03 \x01(\x04\x12\x19\n\tpositions\x18\x04 \x03(\rB\x06\xe2\xe2\x18\x02\x08\x07:5\xda\xe2\x18\x31\x08\t\x10\x03\x18\x01*)which of the common rows are to be scoredb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'vfl.v1.predict_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_SCOREROWSREQUEST'].fields_by_name['positions']._loaded_options = None
+  _globals['_SCOREROWSREQUEST'].fields_by_name['positions']._serialized_options = b'\342\342\030\002\010\007'
   _globals['_SCOREROWSREQUEST']._loaded_options = None
   _globals['_SCOREROWSREQUEST']._serialized_options = b'\332\342\0301\010\t\020\003\030\001*)which of the common rows are to be scored'
   _globals['_SCOREROWSREQUEST']._serialized_start=76
-  _globals['_SCOREROWSREQUEST']._serialized_end=232
+  _globals['_SCOREROWSREQUEST']._serialized_end=240
 # @@protoc_insertion_point(module_scope)

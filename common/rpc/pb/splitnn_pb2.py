@@ -26,7 +26,7 @@ from common.rpc.pb import disclosure_pb2 as vfl_dot_v1_dot_disclosure__pb2
 from common.rpc.pb import job_pb2 as vfl_dot_v1_dot_job__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14vfl/v1/splitnn.proto\x12\x06vfl.v1\x1a\x17vfl/v1/disclosure.proto\x1a\x10vfl/v1/job.proto\"\xc4\x01\n\x13\x42uildNetworkRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x14\n\x0c\x61lignment_id\x18\x02 \x01(\x0c\x12\x0c\n\x04rows\x18\x03 \x01(\x04\x12\x0b\n\x03run\x18\x04 \x01(\r:`\xda\xe2\x18\\\x08\x02\x10\x02\x18\x01*Twhich alignment a job uses, how many rows it has, and which of the job\'s runs begins\"\xaf\x02\n\x0cNetworkBuilt\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0b\n\x03run\x18\x02 \x01(\r\x12\x12\n\ntrain_rows\x18\x03 \x01(\x04\x12\x17\n\x0fvalidation_rows\x18\x04 \x01(\x04\x12\x11\n\ttest_rows\x18\x05 \x01(\x04\x12\x0f\n\x07\x63olumns\x18\x06 \x01(\r\x12\r\n\x05width\x18\x07 \x01(\r\x12\x0e\n\x06\x65pochs\x18\x08 \x03(\r:\x85\x01\xda\xe2\x18\x80\x01\x08\x02\x10\x02\x18\x01*xnumbers of training, validation and test rows and of columns, the width of the representation, and which epochs are kept\"\xe6\x01\n\tEpochTurn\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0b\n\x03run\x18\x02 \x01(\r\x12\r\n\x05\x62\x61tch\x18\x03 \x01(\r\x12\x10\n\x08gradient\x18\x04 \x01(\x0c\x12\x0c\n\x04keep\x18\x05 \x03(\r:\x80\x01\xda\xe2\x18|\x08\x11\x10\x03\x18\x01*tgradients of the loss by a passive party\'s representation, row by row: they tell labels unless the job protects them\"\xd2\x01\n\x0fRepresentations\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0b\n\x03run\x18\x02 \x01(\r\x12\r\n\x05\x62\x61tch\x18\x03 \x01(\r\x12\x0e\n\x06values\x18\x04 \x01(\x0c\x12\x16\n\x0erounding_error\x18\x05 \x01(\x01:_\xda\xe2\x18[\x08\x10\x10\x03\x18\x01*Sa passive party\'s representation of common rows, made of its columns by its network\"\xfe\x01\n\x16RepresentationsRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0b\n\x03run\x18\x02 \x01(\r\x12\x31\n\x04rows\x18\x03 \x01(\x0e\x32#.vfl.v1.RepresentationsRequest.Rows\"4\n\x04Rows\x12\x14\n\x10ROWS_UNSPECIFIED\x10\x00\x12\x0c\n\x08TRAINING\x10\x01\x12\x08\n\x04TEST\x10\x02:R\xda\xe2\x18N\x08\x01\x10\x01\x18\x01*Fasks for representations of common rows, with the weights of one epoch\"\x93\x01\n\x14RepresentRowsRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x14\n\x0c\x61lignment_id\x18\x02 \x01(\x0c\x12\x0c\n\x04rows\x18\x03 \x01(\x04:;\xda\xe2\x18\x37\x08\x01\x10\x01\x18\x01*/asks for representations of all common new rowsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14vfl/v1/splitnn.proto\x12\x06vfl.v1\x1a\x17vfl/v1/disclosure.proto\x1a\x10vfl/v1/job.proto\"\xc4\x01\n\x13\x42uildNetworkRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x14\n\x0c\x61lignment_id\x18\x02 \x01(\x0c\x12\x0c\n\x04rows\x18\x03 \x01(\x04\x12\x0b\n\x03run\x18\x04 \x01(\r:`\xda\xe2\x18\\\x08\x02\x10\x02\x18\x01*Twhich alignment a job uses, how many rows it has, and which of the job\'s runs begins\"\xaf\x02\n\x0cNetworkBuilt\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0b\n\x03run\x18\x02 \x01(\r\x12\x12\n\ntrain_rows\x18\x03 \x01(\x04\x12\x17\n\x0fvalidation_rows\x18\x04 \x01(\x04\x12\x11\n\ttest_rows\x18\x05 \x01(\x04\x12\x0f\n\x07\x63olumns\x18\x06 \x01(\r\x12\r\n\x05width\x18\x07 \x01(\r\x12\x0e\n\x06\x65pochs\x18\x08 \x03(\r:\x85\x01\xda\xe2\x18\x80\x01\x08\x02\x10\x02\x18\x01*xnumbers of training, validation and test rows and of columns, the width of the representation, and which epochs are kept\"\x93\x02\n\tEpochTurn\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0b\n\x03run\x18\x02 \x01(\r\x12\r\n\x05\x62\x61tch\x18\x03 \x01(\r\x12\x10\n\x08gradient\x18\x04 \x01(\x0c\x12\x0c\n\x04keep\x18\x05 \x03(\r\x12\x14\n\x04rows\x18\x06 \x01(\rB\x06\xe2\xe2\x18\x02\x08\t\x12\x15\n\x05width\x18\x07 \x01(\rB\x06\xe2\xe2\x18\x02\x08\n:\x80\x01\xda\xe2\x18|\x08\x11\x10\x03\x18\x01*tgradients of the loss by a passive party\'s representation, row by row: they tell labels unless the job protects them\"\xff\x01\n\x0fRepresentations\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0b\n\x03run\x18\x02 \x01(\r\x12\r\n\x05\x62\x61tch\x18\x03 \x01(\r\x12\x0e\n\x06values\x18\x04 \x01(\x0c\x12\x16\n\x0erounding_error\x18\x05 \x01(\x01\x12\x14\n\x04rows\x18\x06 \x01(\rB\x06\xe2\xe2\x18\x02\x08\t\x12\x15\n\x05width\x18\x07 \x01(\rB\x06\xe2\xe2\x18\x02\x08\n:_\xda\xe2\x18[\x08\x10\x10\x03\x18\x01*Sa passive party\'s representation of common rows, made of its columns by its network\"\xfe\x01\n\x16RepresentationsRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x0b\n\x03run\x18\x02 \x01(\r\x12\x31\n\x04rows\x18\x03 \x01(\x0e\x32#.vfl.v1.RepresentationsRequest.Rows\"4\n\x04Rows\x12\x14\n\x10ROWS_UNSPECIFIED\x10\x00\x12\x0c\n\x08TRAINING\x10\x01\x12\x08\n\x04TEST\x10\x02:R\xda\xe2\x18N\x08\x01\x10\x01\x18\x01*Fasks for representations of common rows, with the weights of one epoch\"\x93\x01\n\x14RepresentRowsRequest\x12\x1a\n\x04turn\x18\x01 \x01(\x0b\x32\x0c.vfl.v1.Turn\x12\x14\n\x0c\x61lignment_id\x18\x02 \x01(\x0c\x12\x0c\n\x04rows\x18\x03 \x01(\x04:;\xda\xe2\x18\x37\x08\x01\x10\x01\x18\x01*/asks for representations of all common new rowsb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,8 +37,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BUILDNETWORKREQUEST']._serialized_options = b'\332\342\030\\\010\002\020\002\030\001*Twhich alignment a job uses, how many rows it has, and which of the job\'s runs begins'
   _globals['_NETWORKBUILT']._loaded_options = None
   _globals['_NETWORKBUILT']._serialized_options = b'\332\342\030\200\001\010\002\020\002\030\001*xnumbers of training, validation and test rows and of columns, the width of the representation, and which epochs are kept'
+  _globals['_EPOCHTURN'].fields_by_name['rows']._loaded_options = None
+  _globals['_EPOCHTURN'].fields_by_name['rows']._serialized_options = b'\342\342\030\002\010\t'
+  _globals['_EPOCHTURN'].fields_by_name['width']._loaded_options = None
+  _globals['_EPOCHTURN'].fields_by_name['width']._serialized_options = b'\342\342\030\002\010\n'
   _globals['_EPOCHTURN']._loaded_options = None
   _globals['_EPOCHTURN']._serialized_options = b'\332\342\030|\010\021\020\003\030\001*tgradients of the loss by a passive party\'s representation, row by row: they tell labels unless the job protects them'
+  _globals['_REPRESENTATIONS'].fields_by_name['rows']._loaded_options = None
+  _globals['_REPRESENTATIONS'].fields_by_name['rows']._serialized_options = b'\342\342\030\002\010\t'
+  _globals['_REPRESENTATIONS'].fields_by_name['width']._loaded_options = None
+  _globals['_REPRESENTATIONS'].fields_by_name['width']._serialized_options = b'\342\342\030\002\010\n'
   _globals['_REPRESENTATIONS']._loaded_options = None
   _globals['_REPRESENTATIONS']._serialized_options = b'\332\342\030[\010\020\020\003\030\001*Sa passive party\'s representation of common rows, made of its columns by its network'
   _globals['_REPRESENTATIONSREQUEST']._loaded_options = None
@@ -50,13 +58,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NETWORKBUILT']._serialized_start=275
   _globals['_NETWORKBUILT']._serialized_end=578
   _globals['_EPOCHTURN']._serialized_start=581
-  _globals['_EPOCHTURN']._serialized_end=811
-  _globals['_REPRESENTATIONS']._serialized_start=814
-  _globals['_REPRESENTATIONS']._serialized_end=1024
-  _globals['_REPRESENTATIONSREQUEST']._serialized_start=1027
-  _globals['_REPRESENTATIONSREQUEST']._serialized_end=1281
-  _globals['_REPRESENTATIONSREQUEST_ROWS']._serialized_start=1145
-  _globals['_REPRESENTATIONSREQUEST_ROWS']._serialized_end=1197
-  _globals['_REPRESENTROWSREQUEST']._serialized_start=1284
-  _globals['_REPRESENTROWSREQUEST']._serialized_end=1431
+  _globals['_EPOCHTURN']._serialized_end=856
+  _globals['_REPRESENTATIONS']._serialized_start=859
+  _globals['_REPRESENTATIONS']._serialized_end=1114
+  _globals['_REPRESENTATIONSREQUEST']._serialized_start=1117
+  _globals['_REPRESENTATIONSREQUEST']._serialized_end=1371
+  _globals['_REPRESENTATIONSREQUEST_ROWS']._serialized_start=1235
+  _globals['_REPRESENTATIONSREQUEST_ROWS']._serialized_end=1287
+  _globals['_REPRESENTROWSREQUEST']._serialized_start=1374
+  _globals['_REPRESENTROWSREQUEST']._serialized_end=1521
 # @@protoc_insertion_point(module_scope)

@@ -128,11 +128,16 @@ class EpochTurn(_message.Message):
     BATCH_FIELD_NUMBER: _builtins.int
     GRADIENT_FIELD_NUMBER: _builtins.int
     KEEP_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    WIDTH_FIELD_NUMBER: _builtins.int
     run: _builtins.int
     batch: _builtins.int
     """from 0"""
     gradient: _builtins.bytes
     """dL/dh_A of rows of the batch"""
+    rows: _builtins.int
+    """of this message, as `width` is"""
+    width: _builtins.int
     @_builtins.property
     def turn(self) -> _job_pb2.Turn: ...
     @_builtins.property
@@ -147,10 +152,12 @@ class EpochTurn(_message.Message):
         batch: _builtins.int = ...,
         gradient: _builtins.bytes = ...,
         keep: _abc.Iterable[_builtins.int] | None = ...,
+        rows: _builtins.int = ...,
+        width: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "gradient", b"gradient", "keep", b"keep", "run", b"run", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "gradient", b"gradient", "keep", b"keep", "rows", b"rows", "run", b"run", "turn", b"turn", "width", b"width"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -165,6 +172,8 @@ class Representations(_message.Message):
     BATCH_FIELD_NUMBER: _builtins.int
     VALUES_FIELD_NUMBER: _builtins.int
     ROUNDING_ERROR_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    WIDTH_FIELD_NUMBER: _builtins.int
     run: _builtins.int
     batch: _builtins.int
     """of the epoch; one more than the last batch for validation rows"""
@@ -172,6 +181,9 @@ class Representations(_message.Message):
     """h_A"""
     rounding_error: _builtins.float
     """handed over as float16: what that rounds away, root mean square, relative"""
+    rows: _builtins.int
+    """of this message, as `width` is"""
+    width: _builtins.int
     @_builtins.property
     def turn(self) -> _job_pb2.Turn: ...
     def __init__(
@@ -182,10 +194,12 @@ class Representations(_message.Message):
         batch: _builtins.int = ...,
         values: _builtins.bytes = ...,
         rounding_error: _builtins.float = ...,
+        rows: _builtins.int = ...,
+        width: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "rounding_error", b"rounding_error", "run", b"run", "turn", b"turn", "values", b"values"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "rounding_error", b"rounding_error", "rows", b"rows", "run", b"run", "turn", b"turn", "values", b"values", "width", b"width"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from common.runtime.cli import certs, check, demo, estimate, init, jobs, local, predict, serve
+from common.runtime.cli import certs, check, demo, estimate, init, jobs, ledger, local, predict, serve
 from common.runtime.service_process import check_imports, leave, reported, set_up_logging
 
 app = typer.Typer(
@@ -36,6 +36,7 @@ app.command("local")(local.local)
 app.command("demo")(demo.demo)
 app.command("init")(init.init)
 app.add_typer(certs.app, name="certs")
+app.add_typer(ledger.app, name="ledger")
 
 
 def _print_version(wanted: bool) -> None:

@@ -16,6 +16,8 @@ from common.runtime.cli.console import open_console, say
 from common.runtime.config.job_kinds import Job, any_job_of
 from common.runtime.config.party import PartyConfig, party_of
 from common.runtime.config.yaml_source import read_document
+from common.runtime.ledger.book import Ledger
+from common.runtime.ledger.entry import LedgerError
 
 
 def check(
@@ -71,17 +73,22 @@ async def _findings(own: PartyConfig, job: Job | None) -> AsyncIterator[tuple[st
         yield own.party, finding
     if missing_files(own):
         return
+    try:
+        taps = (Ledger(own.state, own.party).record,)
+    except LedgerError as exc:
+        yield own.party, Finding("ledger", False, exc.what, exc.advice)
+        return
     for peer, address in own.peers.items():
         if address is None:
             yield peer, check_undialled(own, job, peer)
             continue
         role = job.role_of(peer) if job else None
         for finding in await diagnose(
-            Route(peer, address, own.party, own.role, own.security, peer_role=role)
+            Route(peer, address, own.party, own.role, own.security, peer_role=role, taps=taps)
         ):
             yield peer, finding
     if job is not None:
-        async for group, finding in check_job(own, job):
+        async for group, finding in check_job(own, job, taps):
             yield group, finding
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from common.rpc.greeting import check_greeting, make_greeting
 from common.rpc.pb import job_pb2 as pb
 from common.rpc.pb.coordinator_pb2_grpc import CoordinatorStub
 from common.rpc.pb.passive_party_pb2_grpc import PassivePartyStub
-from common.rpc.wiretap import Wiretap
+from common.rpc.wiretap import Tap, Wiretap
 from common.runtime.config.alone import AloneJob, TrainingJob
 from common.runtime.config.job import JobConfig
 from common.runtime.config.job_kinds import Job
@@ -45,10 +45,11 @@ class _Asked:
     own: PartyConfig
     job: JobConfig | NetJob | Vfb2Job
     columns: int
+    taps: Sequence[Tap]
 
 
-async def check_job(own: PartyConfig, job: Job) -> AsyncIterator[tuple[str, Finding]]:
-    """Yield what this party and, asked by the active one, each peer says about a job."""
+async def check_job(own: PartyConfig, job: Job, taps: Sequence[Tap]) -> AsyncIterator[tuple[str, Finding]]:
+    """Yield what this party and, asked by the active one, each peer says about a job; taps see the asking."""
     role = job.role_of(own.party)
     if role != own.role:
         detail = f"{own.party} is {own.role}; the job names it as {role or 'no party at all'}"
@@ -63,11 +64,11 @@ async def check_job(own: PartyConfig, job: Job) -> AsyncIterator[tuple[str, Find
         yield own.party, Finding("job data", known, detail, "declare it under `datasets`")
         return
     if isinstance(job, NetJob):
-        async for told in _check_networks(own, job):
+        async for told in _check_networks(own, job, taps):
             yield told
         return
     if isinstance(job, Vfb2Job):
-        async for told in _check_vfb2(own, job):
+        async for told in _check_vfb2(own, job, taps):
             yield told
         return
     try:
@@ -81,7 +82,7 @@ async def check_job(own: PartyConfig, job: Job) -> AsyncIterator[tuple[str, Find
     yield own.party, Finding("job data", True, detail)
     if own.role != "active" or isinstance(job, AloneJob):
         return
-    asked = _Asked(own, job, design.columns)
+    asked = _Asked(own, job, design.columns, taps)
     columns = {own.party: design.columns}
     for peer in (*job.passive, job.coordinator):
         findings, count = await _answer(asked, peer)
@@ -104,7 +105,9 @@ def check_undialled(own: PartyConfig, job: Job | None, peer: str) -> Finding:
     return Finding("address", True, detail)
 
 
-async def _check_networks(own: PartyConfig, job: NetJob) -> AsyncIterator[tuple[str, Finding]]:
+async def _check_networks(
+    own: PartyConfig, job: NetJob, taps: Sequence[Tap]
+) -> AsyncIterator[tuple[str, Finding]]:
     """Yield whether networks can be trained here, on our rows, and what each peer would answer."""
     try:
         require_torch()
@@ -120,12 +123,14 @@ async def _check_networks(own: PartyConfig, job: NetJob) -> AsyncIterator[tuple[
     yield own.party, Finding("job data", True, detail)
     if own.role == "active":
         for peer in job.passive:
-            findings, _ = await _answer(_Asked(own, job, len(plan.fields)), peer)
+            findings, _ = await _answer(_Asked(own, job, len(plan.fields), taps), peer)
             for found in findings:
                 yield peer, found
 
 
-async def _check_vfb2(own: PartyConfig, job: Vfb2Job) -> AsyncIterator[tuple[str, Finding]]:
+async def _check_vfb2(
+    own: PartyConfig, job: Vfb2Job, taps: Sequence[Tap]
+) -> AsyncIterator[tuple[str, Finding]]:
     """Yield what this party can do in VFB² and, asked by the first active party, what the others can."""
     try:
         for name in dialled_by(job, own.party):
@@ -140,7 +145,7 @@ async def _check_vfb2(own: PartyConfig, job: Vfb2Job) -> AsyncIterator[tuple[str
     if own.party != job.active:
         return
     for peer in job.guests:
-        findings, _ = await _answer(_Asked(own, job, len(columns.names)), peer)
+        findings, _ = await _answer(_Asked(own, job, len(columns.names), taps), peer)
         for finding in findings:
             yield peer, finding
 
@@ -162,7 +167,7 @@ async def _answer(asked: _Asked, peer: str) -> tuple[list[Finding], int]:
         detail = f"{own.party} has no address for {peer}"
         return [Finding("job", False, detail, "add it under `peers` in the party file")], 0
     try:
-        async with open_channel(peer, address, own.party, own.security, Wiretap()) as channel:
+        async with open_channel(peer, address, own.party, own.security, Wiretap(asked.taps)) as channel:
             is_coordinator = job.role_of(peer) == "coordinator"
             stub = CoordinatorStub(channel) if is_coordinator else PassivePartyStub(channel)
             deadline = Deadline(own.deadlines.call_s, "deadlines.call_s")

@@ -1,0 +1,1 @@
+"""What left a party and what reached it: written down before it leaves, and compared afterwards."""
