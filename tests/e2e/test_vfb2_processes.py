@@ -42,7 +42,8 @@ async def test_two_dominators_and_two_passive_parties_reach_the_pooled_optimum(
 ):
     config = job(train={"update": update, "aggregation": aggregation, "epochs": 25})
     job_id, report = await optimum_reached(federation, files, config, 1e-6)
-    assert federation.unlike(job_id) == []
+    # Whoever ends a stream does not wait for its last word.
+    assert {one.message for one in federation.unlike(job_id)} <= {"vfl.v1.SumsPassed"}
     assert report["rounds"] == 25
     assert len(report["loss_history"]) == 25
     assert set(report["vfb2"]["staleness"]) == set(COLUMNS)
