@@ -156,6 +156,7 @@ def _executor(compute: Compute) -> Executor:
 
 async def _serve(config: PartyConfig, build: ServiceBuilder, executor: Executor) -> None:
     ledger = Ledger(config.state, config.party)
+    ledger.open()
     service = build(
         config, executor, (ledger.record,)
     )  # inside the loop: gRPC's servers and channels belong to one

@@ -187,7 +187,9 @@ def test_no_round_s_result_looks_like_the_true_one_to_c(gram: Captured) -> None:
 
 
 def test_ciphertexts_travel_with_nothing_but_their_turn_and_names() -> None:
-    """No exponent, no scale, no length beside them; only the solver's scalar, which declares itself."""
+    """No exponent and no scale beside them; only the solver's scalar, which declares itself, and how many
+    rows of the agreed ones a piece holds, as its length says anyway.
+    """
     secret = [
         message
         for message in messages.DESCRIPTOR.message_types_by_name.values()
@@ -197,4 +199,4 @@ def test_ciphertexts_travel_with_nothing_but_their_turn_and_names() -> None:
     for message in secret:
         for field in message.fields:
             plain = field.type in (FieldDescriptor.TYPE_BYTES, FieldDescriptor.TYPE_STRING)
-            assert plain or field.name in ("turn", "curvature"), field.full_name
+            assert plain or field.name in ("turn", "curvature", "rows"), field.full_name

@@ -19,7 +19,7 @@ import sys
 from common.runtime.service_process import run_party
 
 class Service:
-    def __init__(self, config, executor):
+    def __init__(self, config, executor, taps):
         self.config = config
     async def start(self):
         {start}

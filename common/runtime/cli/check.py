@@ -17,7 +17,6 @@ from common.runtime.config.job_kinds import Job, any_job_of
 from common.runtime.config.party import PartyConfig, party_of
 from common.runtime.config.yaml_source import read_document
 from common.runtime.ledger.book import Ledger
-from common.runtime.ledger.entry import LedgerError
 
 
 def check(
@@ -73,11 +72,7 @@ async def _findings(own: PartyConfig, job: Job | None) -> AsyncIterator[tuple[st
         yield own.party, finding
     if missing_files(own):
         return
-    try:
-        taps = (Ledger(own.state, own.party).record,)
-    except LedgerError as exc:
-        yield own.party, Finding("ledger", False, exc.what, exc.advice)
-        return
+    taps = (Ledger(own.state, own.party).record,)
     for peer, address in own.peers.items():
         if address is None:
             yield peer, check_undialled(own, job, peer)

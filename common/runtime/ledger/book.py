@@ -16,7 +16,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -84,23 +84,27 @@ class Ledger:
     """Writes entries; several processes of a party may have it open, each uses it from one thread."""
 
     def __init__(self, state: Path, party: str, segment_bytes: int = _SEGMENT_BYTES) -> None:
-        """Open the ledger in a party's state directory, making it when it is not there.
+        """Create a ledger in a party's state directory; nothing is touched there yet.
 
         Args:
             state: The party's state directory.
             party: Its name.
             segment_bytes: Where a file of entries ends and the next one begins.
-
-        Raises:
-            LedgerError: It cannot be written.
         """
         self._folder = state / "ledger"
         self._party = party
         self._segment_bytes = segment_bytes
         self._moduli: OrderedDict[str, int] = OrderedDict()
-        self._entries = -1
+        self._lock = self._entries = -1
         self._told = b""
         self._head = Head(1, 0, 0, beginning(party))
+
+    def open(self) -> None:
+        """Find the end of the ledger, or begin one; the first message would do it otherwise.
+
+        Raises:
+            LedgerError: It cannot be written.
+        """
         try:
             make_folder(self._folder)
             self._lock = os.open(self._folder / HEAD, os.O_RDWR | os.O_CREAT, 0o600)
@@ -117,6 +121,8 @@ class Ledger:
         """
         if passage.peer == self._party:
             return
+        if self._lock < 0:
+            self.open()
         message, job = passage.message, passage.job_id[:_LONGEST_NAME]
         amount = amount_in(message, self._moduli.get(job, 0))
         if amount.modulus_bytes:
@@ -143,12 +149,6 @@ class Ledger:
                 self._append(line.encode())
         except OSError as exc:
             raise self._unwritable(exc) from exc
-
-    def close(self) -> None:
-        """Let go of the files."""
-        for descriptor in (self._entries, self._lock):
-            with suppress(OSError):
-                os.close(descriptor)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
