@@ -23,13 +23,13 @@ from common.crypto.entropy import Entropy
 from common.crypto.halved import halve, whole
 from common.crypto.paillier import PublicKey
 
-# Measured at 2048 bits on one core (benchmarks/micro/test_noise_shapes.py): 12 x 6 is 14 MB, built in 0.15 s,
-# and a power takes 0.32 to 0.40 ms. Three squarings fewer (12 x 8) gain 3 %, and 13 x 5 gains 6 %, for 24 MB
-# and 0.29 s to build, which a job of a few thousand powers does not earn back.
+# Measured at 2048 bits, two processes a core at the same time, in huge pages (runtime/compute.py): 12 x 8 is
+# 19 MB, built in 0.31 s, and a power takes 0.34 ms. 12 x 6 takes 0.24 s and 0.36 ms; 13 x 10 (48 MB) 0.63 s
+# and 0.31 ms, which a job of a few thousand powers does not earn back. In small pages all take 0.34 or more.
 TEETH = 12
-BLOCKS = 6
+BLOCKS = 8
 
-_TABLES_KEPT = 4  # 14 MB each; a process serves few jobs at the same time
+_TABLES_KEPT = 4  # 19 MB each; a process serves few jobs at the same time
 
 
 class NoiseTable:

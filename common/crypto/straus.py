@@ -2,6 +2,9 @@
 
 One chain of squarings serves all bases: as many as the longest exponent has bits. Every base adds a table of
 its odd powers and a product for each digit, one in (window + 1) bits. Buckets need many bases to beat that.
+
+Residues modulo N² stand as two digits to the base N: a = low + N·high. A square needs low² whole, 2·low·high
+modulo N, and two short divisions instead of a long one, a quarter less time; a product an eighth less.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any, TypeAlias
 
+import gmpy2
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
@@ -22,6 +26,7 @@ MOST_BASES = 48
 _WINDOWS = range(2, 9)
 
 Task: TypeAlias = tuple[bytes, bytes, list[int]]
+Digits: TypeAlias = tuple[mpz, mpz]
 
 
 def few_base_powers(
@@ -52,26 +57,33 @@ def _power(task: Task) -> int:
     )
 
 
-def product_of_powers(bases: Sequence[mpz], exponents: Sequence[int], modulus: mpz) -> mpz:
+def product_of_powers(bases: Sequence[mpz], exponents: Sequence[int], squared: mpz) -> mpz:
     """Return Π bases[i]^exponents[i] mod N²; exponents of either sign, bases invertible."""
     if not bases:
         return mpz(1)
+    modulus = gmpy2.isqrt(squared)
     window = _best_window(max(abs(exponent).bit_length() for exponent in exponents))
     # What is to be multiplied in when the squarings have come down to a bit.
-    due: dict[int, list[mpz]] = {}
-    for base, inverse, exponent in zip(bases, inverses(bases, modulus), exponents, strict=True):
+    due: dict[int, list[Digits]] = {}
+    for base, inverse, exponent in zip(bases, inverses(bases, squared), exponents, strict=True):
         digits = _signed_odd_digits(exponent, window)
         # A power of two, for instance, needs no power of the base but the base.
         above = _odd_powers(base, max((digit for _, digit in digits), default=0), modulus)
         below = _odd_powers(inverse, max((-digit for _, digit in digits), default=0), modulus)
         for bit, digit in digits:
             due.setdefault(bit, []).append(above[digit >> 1] if digit > 0 else below[-digit >> 1])
-    product = mpz(1)
+    low, high = mpz(1), mpz(0)
     for bit in range(max(due, default=-1), -1, -1):
-        product = product * product % modulus
+        carry, square = divmod(low * low, modulus)
+        low, high = square, (2 * low * high + carry) % modulus
         for power in due.get(bit, ()):
-            product = product * power % modulus
-    return product
+            low, high = _product((low, high), power, modulus)
+    return low + modulus * high
+
+
+def _product(one: Digits, other: Digits, modulus: mpz) -> Digits:
+    carry, low = divmod(one[0] * other[0], modulus)
+    return low, (one[0] * other[1] + one[1] * other[0] + carry) % modulus
 
 
 def _best_window(bits: int) -> int:
@@ -79,13 +91,14 @@ def _best_window(bits: int) -> int:
     return min(_WINDOWS, key=lambda window: (1 << (window - 1)) + bits / (window + 1))
 
 
-def _odd_powers(base: mpz, largest: int, modulus: mpz) -> list[mpz]:
+def _odd_powers(base: mpz, largest: int, modulus: mpz) -> list[Digits]:
     """Return base^1, base^3, base^5, … up to the largest that is needed."""
-    powers = [base]
+    high, low = divmod(base, modulus)
+    powers = [(low, high)]
     if largest > 1:
-        square = base * base % modulus
+        square = _product(powers[0], powers[0], modulus)
         for _ in range(largest // 2):
-            powers.append(powers[-1] * square % modulus)
+            powers.append(_product(powers[-1], square, modulus))
     return powers
 
 

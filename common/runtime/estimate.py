@@ -217,6 +217,16 @@ def _sends(works: dict[str, Work], sender: str, receiver: str, size: float) -> N
     works[receiver].received_bytes += size
 
 
+def _passes(works: dict[str, Work], job: JobConfig, between: tuple[str, str], size: float) -> None:
+    """Note bytes from one party to another: passive parties have no line but the one to the active party."""
+    sender, receiver = between
+    if job.active in between:
+        _sends(works, sender, receiver, size)
+    else:
+        _sends(works, sender, job.active, size)
+        _sends(works, job.active, receiver, size)
+
+
 def _alignment(shape: Shape) -> dict[str, dict[str, Work]]:
     """Each set is blinded by every party, and passes through the active one."""
     works, job = _works(shape), shape.job
@@ -309,8 +319,8 @@ def _gram(shape: Shape, costs: Costs) -> dict[str, dict[str, Work]]:
             products = packed * columns[masker]
             setup[masker].busy_s += costs.sealed_s(products)
             setup[holder].busy_s += costs.sealed_s(products)
-            _sends(setup, holder, masker, costs.bytes(shape.train * packed))
-            _sends(setup, masker, holder, costs.bytes(products))
+            _passes(setup, job, (holder, masker), costs.bytes(shape.train * packed))
+            _passes(setup, job, (masker, holder), costs.bytes(products))
             _decrypted(setup, costs, (holder, job.coordinator), products)
             setup[holder].calls += 3
     loss = _losses(job)
@@ -323,7 +333,7 @@ def _gram(shape: Shape, costs: Costs) -> dict[str, dict[str, Work]]:
                 continue
             work.busy_s += costs.encrypted_s(plan.results.plaintexts(shape.columns[other]))
             work.busy_s += costs.few_s(columns[other], bits) * result
-            _sends(round_, other, party, costs.bytes(columns[other] + result))
+            _passes(round_, job, (other, party), costs.bytes(columns[other] + result))
         _decrypted(round_, costs, (party, job.coordinator), result + (loss if party == job.active else 0))
         work.calls = 3
     round_[job.coordinator].busy_s += _ROUND_S

@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 
 from common.crypto.cipher import CipherVector, parse_ciphertexts
 from common.crypto.gram_round import EncryptedDirection
@@ -24,7 +25,7 @@ from common.runtime.kept_shares import keep_share, kept_attempts, kept_share
 from common.runtime.stopwatch import Stopwatch
 from party_b.he_gram import ActiveGram
 from party_b.regression.gram_client import ReceivedDirection
-from party_b.regression.rounds import Peers, RoundResult, Tell, first_failure
+from party_b.regression.rounds import GoAhead, Peers, RoundResult, Tell, first_failure, known
 
 # How often the set-up of a pair says how far it is.
 _NEWS_EVERY_S = 2.0
@@ -99,8 +100,8 @@ class GramRounds:
                 self._role.restore_share(party, share)
         return partners
 
-    async def run(self, number: int, turned: Turn) -> RoundResult:
-        """Conduct a round."""
+    async def run(self, number: int, turned: Turn, go_ahead: GoAhead) -> RoundResult | None:
+        """Conduct a round; what the others send is asked for while the round before is being settled."""
         try:
             async with asyncio.TaskGroup() as group:
                 asked = {
@@ -108,6 +109,9 @@ class GramRounds:
                     for name, client in self._passive.items()
                 }
                 own = await self._watch.thread("direction", self._role.encrypt_direction, number)
+                goes_on = await go_ahead
+            if not goes_on:
+                return None
             received = {name: task.result() for name, task in asked.items()}
             async with asyncio.TaskGroup() as group:
                 applying = [
@@ -121,9 +125,9 @@ class GramRounds:
             raise first_failure(failures) from failures
         self._role.apply(residues)
         applied = [task.result() for task in applying]
-        loss = None
+        loss = known(None)
         if self._job.decrypts_loss(number):
-            loss = await self._loss(number, [reply.loss_share for reply in applied]) / self._role.rows
+            loss = partial(self._loss, number, [reply.loss_share for reply in applied])
         return RoundResult(loss, sum(reply.curvature.value for reply in applied))
 
     async def _take_products(self, masker: str, tell: Tell) -> None:
@@ -179,7 +183,8 @@ class GramRounds:
     async def _loss(self, number: int, shares: Sequence[bytes]) -> float:
         parsed = [parse_ciphertexts(share, self._key, 1) for share in shares]
         sealed = await self._watch.thread("loss", self._role.encrypted_loss, parsed)
-        return self._role.decode_loss(await self._coordinator.decrypt_loss(number, sealed))
+        residue = await self._coordinator.decrypt_loss(number, sealed)
+        return self._role.decode_loss(residue) / self._role.rows
 
 
 def _as_received(own: EncryptedDirection) -> ReceivedDirection:

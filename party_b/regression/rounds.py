@@ -23,6 +23,9 @@ from party_b.regression.passive_client import PassiveClient, Residuals
 _CHUNKS_AHEAD = 2
 
 
+# What an attempt may wait for before it goes on: False ends the training.
+GoAhead = Awaitable[bool]
+
 # Takes a sentence for whoever follows the job, and the seconds that what it speaks of will still take.
 Tell = Callable[[str, float], Awaitable[None]]
 
@@ -45,11 +48,11 @@ class RoundResult:
     """What a round leaves beside the solvers' state.
 
     Attributes:
-        loss: In mean form; None if nobody decrypted it.
+        loss: Has the loss decrypted, in mean form; gives None if nobody may.
         curvature: The passive parties' parts of p·q, added up; 0 with gradient descent.
     """
 
-    loss: float | None
+    loss: Callable[[], Awaitable[float | None]]
     curvature: float
 
 
@@ -65,8 +68,12 @@ class Rounds(Protocol):
         """Do what has to be done once, before the first round; tell how far it is."""
         ...
 
-    async def run(self, number: int, turned: Turn) -> RoundResult:
-        """Conduct a round; `turned` belongs to the passive parties' direction."""
+    async def run(self, number: int, turned: Turn, go_ahead: GoAhead) -> RoundResult | None:
+        """Conduct a round; `turned` belongs to the passive parties' direction.
+
+        Nothing of ours is sent before the round before is settled: kept on the disk, and not the last one.
+        None says that it was.
+        """
         ...
 
     def go_on(self, number: int, state: SolverState) -> None:
@@ -119,8 +126,10 @@ class RowwiseRounds:
         """Return nothing: row-wise rounds share nothing."""
         return dict.fromkeys(standings, ())
 
-    async def run(self, number: int, turned: Turn) -> RoundResult:
+    async def run(self, number: int, turned: Turn, go_ahead: GoAhead) -> RoundResult | None:
         """Conduct a round."""
+        if not await go_ahead:
+            return None
         rows = await self._watch.thread("scores", self._role.begin, number)
         early: asyncio.Task[float] | None = None
         residuals: list[Residuals] = [asyncio.Queue(_CHUNKS_AHEAD) for _ in self._passive]
@@ -139,15 +148,14 @@ class RowwiseRounds:
             # A failure at one party breaks off the calls to the others; what came first is the cause.
             raise first_failure(failures) from failures
         applied = [task.result() for task in applying]
-        if not self._job.decrypts_loss(number):
-            loss = None
-        elif early is not None:
+        loss = None
+        if early is not None:
             loss = early.result() / rows
-        else:
+        elif self._job.decrypts_loss(number):
             # Several passive parties share the loss out by their gradients, which have just come back.
             loss = await self._loss(number, [reply.loss_share for reply in applied]) / rows
         self._role.apply(gradient)
-        return RoundResult(loss, sum(reply.curvature.value for reply in applied))
+        return RoundResult(known(loss), sum(reply.curvature.value for reply in applied))
 
     async def _exchange(self, number: int, turned: Turn, residuals: Sequence[Residuals]) -> list[bytes]:
         """Steps 1 and 2: turn [[v_A]] into [[d]], chunk by chunk; return the loss shares that came along."""
@@ -178,6 +186,15 @@ async def _next_of_each(streams: Sequence[AsyncIterator[he.EncryptedScores]]) ->
     if chunks and len(chunks) != len(streams):
         raise RemoteProtocolError("one passive party's scores ended before another's")
     return chunks
+
+
+def known(loss: float | None) -> Callable[[], Awaitable[float | None]]:
+    """Return how to ask for a loss that is known already."""
+
+    async def same() -> float | None:
+        return loss
+
+    return same
 
 
 def first_failure(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -108,6 +108,8 @@ class Training:
 
     async def run(self, executor: Executor, round_done: RoundDone) -> None:
         """Train until the rounds are used up or the tolerance is met; `round_done` is told each round."""
+        if self.converged:
+            return
         ahead = NoiseAhead(self._cipher, executor, self._rounds.sealed_in_round)
         try:
             await self._train(round_done)
@@ -115,20 +117,39 @@ class Training:
             ahead.finish()
 
     async def _train(self, round_done: RoundDone) -> None:
-        for number in range(len(self.losses) + 1, self._job.train.max_rounds + 1):
-            if self.converged:
-                return
-            if number > 1 and isinstance(self._solver, ConjugateBlock):
-                self._solver.turn(self._turned.mixing, self._turned.scale)
-            result = await self._rounds.run(number, self._turned)
-            loss = result.loss
-            if self._scalars is not None:
-                self._turned = await self._step(self._scalars, number, result)
-                loss = self._scalars.objective if self._job.train.has_loss(number) else None
-            self.losses.append(loss)
-            await round_done(number, loss)
-            self.converged = self._scalars.converged if self._scalars else self._convergence.settled(loss)
-            await asyncio.to_thread(self._log.keep, self._kept(number))
+        settled = asyncio.ensure_future(self._goes_on())
+        try:
+            for number in range(len(self.losses) + 1, self._job.train.max_rounds + 1):
+                if isinstance(self._solver, ConjugateBlock):
+                    # The first thing that the others are asked for tells them scalars of the round before.
+                    if not await settled:
+                        return
+                    if number > 1:
+                        self._solver.turn(self._turned.mixing, self._turned.scale)
+                result = await self._rounds.run(number, self._turned, settled)
+                if result is None:
+                    return
+                if self._scalars is not None:
+                    self._turned = await self._step(self._scalars, number, result)
+                settled = asyncio.ensure_future(self._settle(number, result, round_done))
+            await settled
+        finally:
+            settled.cancel()
+            await asyncio.gather(settled, return_exceptions=True)
+
+    async def _goes_on(self) -> bool:
+        return not self.converged
+
+    async def _settle(self, number: int, result: RoundResult, round_done: RoundDone) -> bool:
+        """Learn a round's loss, tell it, and keep the round; return whether another one is to follow."""
+        loss = await result.loss()
+        if self._scalars is not None:
+            loss = self._scalars.objective if self._job.train.has_loss(number) else None
+        self.losses.append(loss)
+        await round_done(number, loss)
+        self.converged = self._scalars.converged if self._scalars else self._convergence.settled(loss)
+        await asyncio.to_thread(self._log.keep, self._kept(number))
+        return not self.converged
 
     def _kept(self, number: int) -> KeptRound:
         scalars = None if self._scalars is None else self._scalars.state()
