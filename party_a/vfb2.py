@@ -35,7 +35,7 @@ class Collaborator:
         """Algorithm 1, steps 2 and 3: mask what was asked for; the same words if it was asked before."""
         share = self._shares.requested(request.root, request.number, request.length)
         if not share.contributed:
-            share.contribute(self.collaboration.answer(request))
+            self.collaboration.give(request, share.party, share.contribute)
         return share
 
     def absorb(self, root: str, number: int, tree: TreeName, child: str, words: Words) -> SumShare:

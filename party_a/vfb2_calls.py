@@ -10,7 +10,7 @@ from common.glm.asynchronous import EpochEnd, Update
 from common.runtime.vfb2.columns import Columns
 from common.runtime.vfb2.engine import Engine
 from common.runtime.vfb2.guest_calls import TrainingCalls
-from common.runtime.vfb2.journal import GUEST_DELAY_S, Journal
+from common.runtime.vfb2.journal import COLLABORATING, Journal
 from common.runtime.vfb2.place import Place
 from common.runtime.vfb2.records import (
     Kept,
@@ -30,7 +30,7 @@ class CollaboratorCalls(TrainingCalls):
     def make_engine(self, place: Place, columns: Columns, table: Table) -> Engine:
         """Return the engine with our block, standing where our journal says."""
         role = Collaborator(columns.collaboration(place.job), no_shares(place.job))
-        journal = Journal(self.folder, GUEST_DELAY_S)
+        journal = Journal(self.folder, COLLABORATING)
         restore(role, journal, place)
 
         def snapshot() -> Callable[[], bytes]:

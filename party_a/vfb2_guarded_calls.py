@@ -28,7 +28,7 @@ from common.runtime.vfb2.guard import (
 )
 from common.runtime.vfb2.guest_calls import TrainingCalls
 from common.runtime.vfb2.guest_service import MakeCalls
-from common.runtime.vfb2.journal import GUEST_DELAY_S, Journal
+from common.runtime.vfb2.journal import COLLABORATING, Journal
 from common.runtime.vfb2.outbound import Outbound
 from common.runtime.vfb2.place import Place, Role, Snapshot
 from common.runtime.vfb2.records import (
@@ -164,7 +164,7 @@ class GuardedCalls(TrainingCalls):
         require_guarded(job, rows, {place.party: len(columns.names)})
         require_company(place.party, (columns.train.dense(batch) for batch in fixed_batches(job, rows)))
         role = Collaborator(columns.collaboration(job), no_shares(job))
-        journal = Journal(self.folder, GUEST_DELAY_S)
+        journal = Journal(self.folder, COLLABORATING)
         restore(role, journal, place)
 
         def snapshot() -> Callable[[], bytes]:

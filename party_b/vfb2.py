@@ -152,7 +152,7 @@ class Dominator:
         """Algorithm 1, steps 2 and 3, for our own requests and for those of others."""
         share = self._shares.requested(request.root, request.number, request.length)
         if not share.contributed:
-            share.contribute(self.collaboration.answer(request))
+            self.collaboration.give(request, share.party, share.contribute)
         return share
 
     def absorb(self, root: str, number: int, tree: TreeName, child: str, words: Words) -> SumShare:

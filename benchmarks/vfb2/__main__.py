@@ -39,6 +39,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, nargs="+")
     parser.add_argument("--learning-rate", type=float)
     parser.add_argument("--slower-by", type=float, default=0.4, help="async: how much slower one party is")
+    parser.add_argument("--column-ms", type=float, default=0.5, help="parties: delay of a column, emulated")
     parser.add_argument("--seeds", type=int, default=10, help="lossless: how many splits")
     parser.add_argument("--repeats", type=int, default=3, help="echo: the median counts")
     return parser.parse_args()
@@ -67,9 +68,9 @@ def _pace(options: argparse.Namespace, usual: asynchrony.Pace) -> asynchrony.Pac
 
 
 async def _parties(options: argparse.Namespace) -> None:
-    pooled = scaling.wide(options.rows or 2_000, 4_000)
-    train = {**_train(options, "saga", 61, 256), "learning_rate": options.learning_rate or 0.01}
-    await scaling.parties(pooled, options.counts or (1, 2, 4, 8), train)
+    pooled = load((options.set or ["a9a"])[0], options.data).first(options.rows or 2_000)
+    train = _train(options, "saga", 5, 32)
+    await scaling.parties(pooled, options.counts or (2, 4, 8), options.column_ms / 1e3, train)
 
 
 async def _dominators(options: argparse.Namespace) -> None:

@@ -38,11 +38,14 @@ class Layout:
         parties: q; the first `active` ones have the labels.
         active: m.
         latency_s: One way, between any two parties.
+        column_s: As much later, for each of its columns, a party gets what it is sent: the time that it would
+            multiply, on a machine of its own. The first party, whom nobody dials, has it for nothing.
     """
 
     parties: int = 4
     active: int = 2
     latency_s: float = 0.0
+    column_s: float = 0.0
 
     @property
     def names(self) -> list[str]:
@@ -137,9 +140,10 @@ async def federation(
     listens = {name: f"127.0.0.1:{port}" for name, port in zip(layout.names, ports, strict=True)}
     async with AsyncExitStack() as stack:
         dialled = dict(listens)
-        if layout.latency_s:
+        if layout.latency_s or layout.column_s:
             for name, address in listens.items():
-                proxy = DelayingProxy(split_address(address), layout.latency_s)
+                delay_s = layout.latency_s + layout.column_s * blocks[name].shape[1]
+                proxy = DelayingProxy(split_address(address), delay_s)
                 dialled[name] = await stack.enter_async_context(proxy.listening())
         processes: dict[str, Process] = {}
         stack.push_async_callback(_end, processes)

@@ -69,13 +69,14 @@ def _curve(axes: Any, run: Mapping[str, Any]) -> None:
 
 
 def speedup(path: Path, rows: Sequence[Mapping[str, Any]], over: str, title: str) -> None:
-    """Draw how many times faster an epoch is than with one, against the ideal."""
+    """Draw how many times faster an epoch is than with the fewest, against the ideal."""
     counts = [row[over] for row in rows]
     with plt.rc_context(_STYLE):
         figure, axes = plt.subplots(figsize=(4.6, 3.4))
         for key, color, style, label in (
             ("speed_up", _ASYNC, "o-", "measured"),
             ("work_speed_up", _SYNC, "s--", "processor seconds of the busiest party"),
+            ("delayed_speed_up", _ASYNC, "^-.", "each column delayed (emulation)"),
         ):
             if all(row.get(key) is not None for row in rows):
                 axes.plot(counts, [row[key] for row in rows], style, color=color, label=label, markersize=4)

@@ -1,8 +1,10 @@
 """Experiments 2 and 3: how much faster an epoch gets with more parties, and with more dominators.
 
 More parties share the columns: each has fewer of them to multiply. On a machine with fewer cores than parties
-a clock cannot show that, so the processor seconds of the busiest party stand beside it. More dominators have
-more updates under way: that shows on a clock wherever links, not processors, are what one waits for.
+a clock cannot show that. So the processor seconds of the busiest party stand beside it, and a second run in
+which a proxy hands a party its messages as much later as it has columns: an emulation, of companies that each
+have a machine of their own and rows that are dear to multiply. More dominators have more updates under way:
+that shows on a clock wherever links, not processors, are what one waits for.
 """
 
 from __future__ import annotations
@@ -12,13 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.vfb2 import pictures, results
 from benchmarks.vfb2.data import Pooled
 from benchmarks.vfb2.federation import Federation, Layout, Run, federation
 from benchmarks.vfb2.processor import ProcessorTime
-from common.types import Floats
 
 L2 = 1e-4
 
@@ -26,23 +25,20 @@ L2 = 1e-4
 _WARM_EPOCHS = 1
 
 
-def wide(rows: int, columns: int) -> Pooled:
-    """Return invented rows that are wide enough for arithmetic to matter beside messages."""
-    rng = np.random.default_rng(7)
-    features = rng.normal(size=(rows, columns)).round(2)  # short to write down
-    weights = rng.normal(size=columns) / np.sqrt(columns)
-    labels = np.where(features @ weights + 0.3 * rng.logistic(size=rows) > 0, 1.0, -1.0)
-    return Pooled(f"invented {rows:,} × {columns:,}", features, labels)
-
-
-async def parties(pooled: Pooled, counts: Sequence[int], train: dict[str, Any]) -> list[dict[str, Any]]:
-    """Run one job for each number of parties q; one of them dominates."""
+async def parties(
+    pooled: Pooled, counts: Sequence[int], column_s: float, train: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Run one job for each number of parties q as they are, and one with columns that take their time."""
     rows = []
     for count in counts:
-        # One party alone is a federation of two of which the second has a single column.
-        lone = [pooled.features[:, 1:], pooled.features[:, :1]] if count == 1 else None
-        rows.append({"parties": count, **await _measured(pooled, Layout(max(2, count), 1), train, lone)})
-    _finish("parties", rows, "parties", f"{pooled.name}, m = 1, batch {train['batch_size']}")
+        plain = await _measured(pooled, Layout(count, 1), train)
+        slow = await _measured(pooled, Layout(count, 1, column_s=column_s), train)
+        delayed = slow["seconds_an_epoch"]
+        rows.append({"parties": count, **plain, "delayed_s_an_epoch": delayed, "column_ms": column_s * 1e3})
+    for row in rows:
+        row["delayed_speed_up"] = rows[0]["delayed_s_an_epoch"] / row["delayed_s_an_epoch"]
+    title = f"{pooled.name}, {len(pooled.labels):,} × {pooled.features.shape[1]}, m = 1"
+    _finish("parties", rows, "parties", f"{title}, batch {train['batch_size']}")
     return rows
 
 
@@ -59,11 +55,9 @@ async def dominators(
     return rows
 
 
-async def _measured(
-    pooled: Pooled, layout: Layout, train: dict[str, Any], dealt: Sequence[Floats] | None = None
-) -> dict[str, Any]:
+async def _measured(pooled: Pooled, layout: Layout, train: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="vfl-vfb2-") as folder:
-        async with federation(layout, pooled, Path(folder), dealt) as running:
+        async with federation(layout, pooled, Path(folder)) as running:
             warm = {**train, "epochs": _WARM_EPOCHS}
             await running.run(warm, {"test_fraction": 0.0}, L2)  # ids are aligned
             _, short = await _run(running, warm)
@@ -106,6 +100,8 @@ def _finish(name: str, rows: list[dict[str, Any]], over: str, title: str) -> Non
         "speed_up": "speed-up",
         "busiest_s": "processor s an epoch, busiest",
         "work_speed_up": "speed-up of that",
+        "delayed_s_an_epoch": "s an epoch, columns delayed",
+        "delayed_speed_up": "speed-up of that",
         "objective": "objective",
     }
     results.show(title, rows, columns)

@@ -65,14 +65,14 @@ class RingFixedPoint:
         """
         if values.size and not float(np.abs(values).max()) < self.limit:  # NaN is not below either
             raise NumericError(
-                f"a score to be summed is not finite, or not below {self.limit:.3g}",
+                f"a number to be summed is not finite, or not below {self.limit:.3g}",
                 advice="lower train.learning_rate, standardize the features, or rescale the label",
             )
-        return np.rint(np.ldexp(values, self.scale_bits)).astype(np.int64).view(np.uint64)
+        return np.rint(values * 2.0**self.scale_bits).astype(np.int64).view(np.uint64)
 
     def decode(self, words: Words) -> Floats:
         """Return the real number that each word stands for, between −2^63 and 2^63 of the scale."""
-        return np.ldexp(words.view(np.int64).astype(np.float64), -self.scale_bits)
+        return words.view(np.int64).astype(np.float64) * 2.0**-self.scale_bits
 
 
 def fresh_masks(entropy: Entropy, count: int) -> Words:
@@ -120,10 +120,9 @@ class SumShare:
         self._trees = dict(trees)
         self._scale = scale
         self._mask = mask
-        self._sums = {
-            name: _PartialSum(set(tree.children(party)), np.zeros(len(mask), dtype=np.uint64))
-            for name, tree in trees.items()
-        }
+        self._children = {name: tree.children(party) for name, tree in trees.items()}
+        nothing = np.zeros(len(mask), dtype=np.uint64)
+        self._sums = {name: _PartialSum(set(found), nothing) for name, found in self._children.items()}
         self._received: dict[tuple[TreeName, str], Words] = {}
         self.passed_on: set[TreeName] = set()  # trees over which our own sum has left
         if "T2" in self._sums:
@@ -169,7 +168,7 @@ class SumShare:
         Raises:
             RemoteProtocolError: It is not our child in this tree, or it sent other words before.
         """
-        if tree not in self._trees or child not in self._trees[tree].children(self.party):
+        if child not in self._children.get(tree, ()):
             raise RemoteProtocolError(f"{child!r} is not a child of {self.party!r} in {tree}")
         if words.shape != (self.length,):
             raise RemoteProtocolError(f"{child!r} sent {words.size} words for a sum of {self.length}")
@@ -275,6 +274,7 @@ class OpenShares:
         self._window = window
         self._open: dict[str, dict[int, SumShare]] = {}
         self._latest: dict[str, int] = {}
+        self._unheard: dict[str, set[int]] = {}  # begun by another party's word, before the root's own
         self._lock = Lock()
 
     def requested(self, root: str, number: int, length: int) -> SumShare:
@@ -285,10 +285,8 @@ class OpenShares:
         """
         with self._lock:  # two threads must not begin one request twice
             share = self._found(root, number, length)
-            self._latest[root] = latest = max(self._latest.get(root, 0), number)
-            shares = self._open[root]
-            for old in [held for held in shares if held <= latest - self._window]:
-                del shares[old]
+            if number > self._latest.get(root, 0):
+                self._advance(root, number)
         return share
 
     def awaited(self, root: str, number: int, length: int) -> SumShare:
@@ -301,11 +299,25 @@ class OpenShares:
         """
         with self._lock:
             share = self._found(root, number, length)
-            unheard = [held for held in self._open[root] if held > self._latest.get(root, 0)]
-            if len(unheard) > self._window:
-                del self._open[root][number]
-                raise RemoteProtocolError(f"partial sums of more requests of {root!r} came than it may make")
+            if number > self._latest.get(root, 0):
+                unheard = self._unheard.setdefault(root, set())
+                unheard.add(number)
+                if len(unheard) > self._window:
+                    unheard.remove(number)
+                    del self._open[root][number]
+                    raise RemoteProtocolError(
+                        f"partial sums of more requests of {root!r} came than it may make"
+                    )
         return share
+
+    def _advance(self, root: str, latest: int) -> None:
+        """Move the window of a root; shares are kept about in the order of their numbers."""
+        self._latest[root] = latest
+        if unheard := self._unheard.get(root):
+            self._unheard[root] = {number for number in unheard if number > latest}
+        shares = self._open[root]
+        while (oldest := next(iter(shares))) <= latest - self._window:
+            del shares[oldest]
 
     def _found(self, root: str, number: int, length: int) -> SumShare:
         shares = self._open.setdefault(root, {})

@@ -132,9 +132,10 @@ def check_batch(rows: Ints, total: int) -> Ints:
     Raises:
         RemoteProtocolError: There are none, one is not among `total` rows, or one comes twice.
     """
-    if rows.ndim != 1 or not rows.size or int(rows.min()) < 0 or int(rows.max()) >= total:
+    ordered = np.sort(rows) if rows.ndim == 1 and rows.size else None
+    if ordered is None or ordered[0] < 0 or ordered[-1] >= total:
         raise RemoteProtocolError(f"a batch names rows that are not among the {total} training rows")
-    if rows.size > 1 and len(np.unique(rows)) != rows.size:
+    if (ordered[1:] == ordered[:-1]).any():
         raise RemoteProtocolError("a batch names a row twice")
     return rows
 

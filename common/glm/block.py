@@ -59,6 +59,11 @@ class Block:
         """Return u_l = w_l·x_l,i of the given rows, (b,), for masking."""
         return self.features.scores(rows, self.weights)
 
+    def heaviest(self, features: FeatureRows, rows: Ints, scores: Floats) -> str:
+        """Return the feature that weighs most in the largest of some rows' scores."""
+        largest = rows[[int(np.argmax(np.abs(scores)))]]  # argmax finds NaN before anything else
+        return self.names[int(np.argmax(np.abs(features.dense(largest)[0] * self.weights)))]
+
     def apply(self, rows: Ints, thetas: Floats, step: float) -> None:
         """Move the weights by one update; safe to call from several threads.
 

@@ -11,12 +11,13 @@ cut, because θ̃ and μ must belong to one snapshot.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
 
-from common.errors import LocalProtocolError, RemoteProtocolError
+from common.errors import LocalProtocolError, NumericError, RemoteProtocolError
 from common.glm.asynchronous import (
     EpochEnd,
     Progress,
@@ -113,6 +114,26 @@ class Collaboration:
         if request.asked == "frozen_penalty":
             return np.array([self.block.penalty.value(frozen)])
         return self.block.features.scores(check_batch(request.rows, self.rows), frozen)
+
+    def give(self, request: ScoreRequest, party: str, to: Callable[[Floats], None]) -> None:
+        """Give our answer to whatever masks it.
+
+        Raises:
+            NumericError: A score is out of the range of secure sums; names us and the heaviest feature.
+        """
+        scores = self.answer(request)
+        try:
+            to(scores)
+        except NumericError as exc:
+            if request.asked == "frozen_penalty":
+                raise
+            tested = self._test if request.asked == "test_scores" else None
+            feature = self.block.heaviest(tested or self.block.features, request.rows, scores)
+            raise NumericError(
+                f"the scores of {party} leave the range of secure sums ({exc.what}); most of that comes "
+                f"from its feature {feature!r}",
+                advice=exc.advice,
+            ) from exc
 
     def may_apply(self, update: Update) -> bool:
         """Return whether an update can be applied now; with SVRG it may have to wait for θ̃."""

@@ -52,11 +52,11 @@ class DenseRows:
 
     def scores(self, rows: Ints, weights: Floats) -> Floats:
         """Return x_i·w of the given rows."""
-        return np.asarray(self._matrix[rows] @ weights)
+        return np.asarray(self.dense(rows) @ weights)
 
     def combine(self, rows: Ints, coefficients: Floats) -> Floats:
         """Return Σ_i c_i x_i over the given rows."""
-        return np.asarray(coefficients @ self._matrix[rows])
+        return np.asarray(coefficients @ self.dense(rows))
 
     def combine_all(self, coefficients: Floats) -> Floats:
         """Return X'c over all rows."""
@@ -64,7 +64,7 @@ class DenseRows:
 
     def dense(self, rows: Ints) -> Floats:
         """Return the given rows with all their columns."""
-        return self._matrix[rows]
+        return np.take(self._matrix, rows, axis=0)  # half the time of an index, for small batches
 
 
 class SparseRows:

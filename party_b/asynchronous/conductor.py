@@ -138,6 +138,8 @@ class Vfb2Conductor:
             replies=replies,
             own_traffic=self.life.traffic(),
         )
+        if found := await asyncio.to_thread(outcome.trouble):
+            await self._active.warn(found)
         await asyncio.to_thread(write_vfb2, outcome, self._tools.store)
 
     async def _close(self, ready: _Ready, trained: Vfb2Trained) -> dict[str, job_pb2.CloseJobReply]:

@@ -1,9 +1,9 @@
 """The loop of an active party in VFB² (ADR 0014): begins updates of its own beside what every party does.
 
     may_pick → pick → contribute → ask everybody → the sum is complete → fresh? → dominate
-             → write down → on the disk → send to everybody → apply
+             → write down → safe (`train.journal`) → send to everybody → apply
 
-Nobody else can know an update before our own disk does: a restarted dominator must never put another θ under
+Nobody else can know an update before our journal does: a restarted dominator must never put another θ under
 a number that some party has applied.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from common.errors import NumericError, RemoteProtocolError
+from common.errors import JobError, NumericError, RemoteProtocolError
 from common.glm.asynchronous import EpochEnd, ScoreRequest, UnseenUpdate, Update
 from common.glm.outbox import OutboxState
 from common.rpc.pb import vfb2_pb2 as pb
@@ -56,6 +56,7 @@ class DominatorEngine(Engine):
         self._going = False
         self._halting = False
         self._last_step = 0  # mode sync: where the epoch ends
+        self._most_in_flight = role.outbox.max_staleness
         self._most_rows = 0  # of all dominators: how far we may run ahead of the keeper
         super().__init__(place, role, journal, lambda: snapshot(role))
 
@@ -99,6 +100,12 @@ class DominatorEngine(Engine):
         raise RemoteProtocolError(f"{peer} said {kind!r} to a party that does not keep the epochs")
 
     def _on_applied_at(self, peer: str, message: pb.Applied) -> None:
+        if peer not in self._standing and message.applied > self.role.outbox.sent:
+            raise JobError(
+                f"{peer} has applied {message.applied:,} updates of {self.place.party}, whose journal ends "
+                f"at {self.role.outbox.sent:,}: the machine of {self.place.party} must have lost power",
+                advice="Run the job again; with `train.journal: flushed` it survives a power cut as well.",
+            )
         self.role.outbox.acknowledge(peer, message.applied, message.durable)
         if peer not in self._standing:
             self._standing.add(peer)
@@ -128,8 +135,8 @@ class DominatorEngine(Engine):
             self.role.abandon(request)
 
     def progressed(self) -> None:
-        """Send what is on the disk, begin what may be begun, and say when we have halted."""
-        while self._unsent and self._unsent[0][0] <= self._journal.durable:
+        """Send what is safe, begin what may be begun, and say when we have halted."""
+        while self._unsent and self._unsent[0][0] <= self._journal.safe:
             _, update = self._unsent.popleft()
             word = self.word_of(update)
             for link in self._links.values():
@@ -201,6 +208,7 @@ class DominatorEngine(Engine):
         ahead = epoch if train.update == "svrg" else min(epoch + 1, train.epochs)
         self._most_rows = ahead * self.place.limits.train
         self._going, self._halting = True, False
+        self.role.outbox.max_staleness = self._most_in_flight
         self.role.resume()
 
     def _on_start_over(self, message: pb.StartOver) -> None:

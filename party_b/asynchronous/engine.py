@@ -124,7 +124,13 @@ class KeeperEngine(DominatorEngine):
         self._on_start_over(pb.StartOver(trial=trial, step=step))
 
     def go_alone(self, rows: int) -> None:
-        """Begin updates of so many rows, while the other dominators wait."""
+        """Begin updates of so many rows, while the other dominators wait.
+
+        As many may be in flight as all dominators together will have: a step that bears the staleness of one
+        alone would be too large for training.
+        """
+        together = 1 if self._sync else len(self.place.limits.dominators)
+        self.role.outbox.max_staleness = self._most_in_flight * together
         self._most_rows = rows
         self._going, self._halting = True, False
         self.role.resume()

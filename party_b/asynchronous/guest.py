@@ -18,7 +18,7 @@ from common.runtime.vfb2.engine import Engine
 from common.runtime.vfb2.guard import fixed_batches
 from common.runtime.vfb2.guest_calls import TrainingCalls
 from common.runtime.vfb2.guest_service import Vfb2Guest
-from common.runtime.vfb2.journal import Journal
+from common.runtime.vfb2.journal import FLUSHED, WRITTEN, Journal
 from common.runtime.vfb2.links import Streams
 from common.runtime.vfb2.place import Place
 from common.runtime.vfb2.sums import no_shares
@@ -88,6 +88,6 @@ def engine_for(kind: type[E], place: Place, columns: Columns, labels: Labels, fo
         kind=Update if train.theta == "plain" else UnseenUpdate,
     )
     role = Dominator(columns.collaboration(job), no_shares(job), dominance)
-    journal = Journal(folder)
+    journal = Journal(folder, FLUSHED if train.journal == "flushed" else WRITTEN)
     restore(role, journal, place)
     return kind(place, role, journal)

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from common.glm.descent import lower_by, trouble
 from common.glm.score_fit import fit_scores, score_objective
+from common.glm.score_losses import loss_named, penalty_named
 from common.rpc.greeting import package_version
 from common.rpc.pb import job_pb2
 from common.rpc.pb import vfb2_pb2 as pb
@@ -58,6 +60,25 @@ class Vfb2Outcome:
     computing: Mapping[str, float]
     replies: Mapping[str, job_pb2.CloseJobReply]
     own_traffic: tuple[int, int]
+
+    def lower_by(self) -> float:
+        """Return how much lower the objective surely could be: by a step of our own block alone."""
+        columns, loss = self.columns, self.job.train.loss
+        labels, scores = self.labels.values[columns.train_rows], self.trained.scores[0]
+        penalty = penalty_named(loss, columns.penalties)
+        return lower_by(columns.train, self.trained.weights, penalty, scores, labels, loss_named(loss))
+
+    def trouble(self) -> str:
+        """Return what a user should know of how training went, and do; empty when it went well."""
+        found = trouble(self.book.objectives, self.lower_by())
+        if not found:
+            return ""
+        if self.job.train.update == "sgd":
+            return f"{found}. sgd needs a step that falls, slowly: `train.decay`, and more epochs."
+        return (
+            f"{found}. Updates may be older than the step bears: halve `train.learning_rate` or "
+            "`train.max_staleness`, or take more epochs."
+        )
 
 
 def write_vfb2(outcome: Vfb2Outcome, store: JobStore) -> None:
@@ -145,6 +166,7 @@ def _details(outcome: Vfb2Outcome, size: Vfb2Size) -> dict[str, object]:
         "objective_at_start": outcome.book.objectives[0],
         "objective_seconds": [round(value, 4) for value in outcome.book.seconds],
         "learning_rate": outcome.book.learning_rate,
+        "surely_lower_by": outcome.lower_by(),
         "updates": dict(size.updates),
         "updates_per_second": sum(size.updates.values()) / training_s if training_s else None,
         "staleness": {name: _histogram(told) for name, told in sorted(outcome.trained.finished.items())},
@@ -168,6 +190,8 @@ def _notes(outcome: Vfb2Outcome) -> list[str]:
     if outcome.book.chosen:
         notes.append(outcome.book.chosen)
     notes.append(f"training ended because {outcome.book.because}")
+    if found := outcome.trouble():
+        notes.append(found)
     return notes
 
 

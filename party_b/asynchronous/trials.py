@@ -1,6 +1,7 @@
 """`learning_rate: auto` in VFB²: the paper's grid, each step size tried on the same few batches (ADR 0014).
 
-    for each step size:  StartOver → everybody is back at the start → the keeper alone dominates some batches
+    for each step size:  StartOver → everybody is back at the start → the keeper alone dominates some batches,
+                         with as many updates in flight as all dominators will have
                          → halt → everybody freezes → the objective, by masked sums
     the best one:        StartOver with trial 0 → training begins
 

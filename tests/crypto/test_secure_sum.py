@@ -229,7 +229,7 @@ def test_only_children_are_listened_to_and_only_to_one_answer():
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 2.0**23 / 3, -(2.0**23)])
 def test_scores_that_could_wrap_around_are_refused(value):
-    with pytest.raises(NumericError, match="score to be summed"):
+    with pytest.raises(NumericError, match="number to be summed"):
         RingFixedPoint(40, 3).encode(np.array([0.0, value]))
 
 

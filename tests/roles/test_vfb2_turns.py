@@ -298,7 +298,7 @@ def test_frozen_blocks_answer_for_their_own_epoch_only():
 def test_scores_out_of_range_stop_the_party_before_anything_leaves():
     world = begun(rule="sgd")
     world.roles["party_0"].weights[:] = 1e9
-    with pytest.raises(NumericError, match="score to be summed"):
+    with pytest.raises(NumericError, match="leave the range of secure sums"):
         world.aggregate(world.roles["party_2"].pick())
 
 
@@ -353,3 +353,14 @@ def test_a_party_that_restarts_before_its_first_update_can_still_start_over(rule
     late.restore(world.roles["party_0"].state())
     with pytest.raises(RemoteProtocolError, match="cannot be tried"):
         late.collaboration.start_over(0.01)
+
+
+@pytest.mark.parametrize("party", ["party_0", "party_2"])  # a collaborator, and the dominator itself
+def test_scores_out_of_range_are_told_with_party_and_feature(party):
+    world = begun(rule="sgd")
+    request = world.keeper.pick()
+    block = world.roles[party].collaboration.block
+    block.weights[:] = 1.0, 1e12  # of two columns
+    with pytest.raises(NumericError, match=f"scores of {party} leave .* feature {block.names[1]!r}") as told:
+        world.roles[party].contribute(request)
+    assert "standardize" in told.value.advice

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import numpy as np
 import pytest
 
 from common.crypto.entropy import SeededEntropy
-from common.errors import NumericError, RemoteProtocolError
+from common.errors import JobError, NumericError, RemoteProtocolError
 from common.glm.asynchronous import EpochEnd, ScoreRequest, Update
 from common.glm.feature_rows import DenseRows
 from common.glm.step_size import StepSchedule
 from common.rpc.pb import job_pb2
 from common.rpc.pb import vfb2_pb2 as pb
-from common.runtime.vfb2.columns import Columns
+from common.runtime.vfb2.columns import Columns, Labels
 from common.runtime.vfb2.engine import Engine
-from common.runtime.vfb2.journal import Journal
+from common.runtime.vfb2.journal import FLUSHED, WRITTEN, Journal
 from common.runtime.vfb2.place import Place
 from common.runtime.vfb2.records import Kept, kept_from_bytes, kept_to_bytes, record_from, update_record
 from common.runtime.vfb2.sums import no_shares, open_shares
 from common.runtime.vfb2.wire import Limits, update_message
 from party_a.vfb2 import Collaborator
 from party_a.vfb2_calls import CollaboratorCalls
+from party_b.asynchronous.dominating import DominatorEngine
+from party_b.asynchronous.guest import engine_for
 from tests.attacks.vfb2_world import job_of
 
 ROWS, BATCH = 12, 3
@@ -231,6 +234,38 @@ async def test_records_that_wait_are_flushed_together(tmp_path):
     assert flushes[-1] == 50
     assert len(flushes) < 5
     await journal.close()
+
+
+@pytest.mark.parametrize(("pace", "flushes_before"), [(WRITTEN, 0), (FLUSHED, 1)])
+async def test_others_may_know_of_a_record_when_it_survives_what_the_job_says(
+    tmp_path, monkeypatch, pace, flushes_before
+):
+    flushed = []
+    monkeypatch.setattr(os, "fdatasync", flushed.append)
+    journal, safe = Journal(tmp_path, pace), asyncio.get_running_loop().create_future()
+
+    def look():
+        if journal.safe and not safe.done():
+            safe.set_result((len(flushed), Journal(tmp_path).recover().records))
+
+    journal.listen(look)
+    journal.append(b"an update")
+    # A process that is killed at this moment has left the record, whether or not the disk was flushed.
+    assert await safe == (flushes_before, [b"an update"])
+    await journal.flushed()
+    assert (journal.durable, len(flushed)) == (1, 1)
+    await journal.close()
+
+
+async def test_a_dominator_that_a_power_cut_robbed_of_sent_updates_fails_before_it_begins_others(tmp_path):
+    place = Place("party_b", JOB, job_pb2.Turn(job_id="j", job_digest=JOB.digest()), LIMITS)
+    made = engine_for(DominatorEngine, place, columns(), Labels(np.ones(ROWS), None), tmp_path)
+    word = pb.CollaboratorWord(applied=pb.Applied(applied=3, durable=2))
+    made.hear_back("party_a", pb.ToDominator(words=[word]))
+    error = made.failed.result()
+    assert isinstance(error, JobError)
+    assert "party_a has applied 3 updates of party_b, whose journal ends at 0" in str(error)
+    await made.close()
 
 
 async def test_threads_apply_what_comes_and_the_end_of_an_epoch_waits_for_them(tmp_path):

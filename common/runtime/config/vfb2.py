@@ -66,6 +66,7 @@ class Vfb2Train(Section):
     aggregation: Literal["trees", "pairwise"] = "trees"
     tree_shape: Literal["flat", "binomial"] = "flat"
     mode: Literal["async", "sync"] = "async"
+    journal: Literal["written", "flushed"] = "written"
     theta: Literal["plain", "encrypted"] = "plain"
     theta_key_bits: KeyBits = 2048
     seed: Seed = 0

@@ -69,7 +69,8 @@ class Columns:
         """Return this party's block at the start of training; its first session says the step size."""
         rule = rule_named(job.train.update, self.train)
         block = Block(self.train, self.names, rule, penalty_named(job.train.loss, self.penalties))
-        progress = Progress(job.dominators, job.train.max_staleness)
+        # While step sizes are tried one dominator may have as many in flight as all of them together.
+        progress = Progress(job.dominators, job.train.max_staleness * len(job.dominators))
         return Collaboration(block, progress, StepSchedule(_UNKNOWN_STEP, job.train.decay), self.test)
 
 

@@ -3,9 +3,9 @@
     checkpoint.K     the state after segment K − 1; written whole, or absent
     segment.K        records from then on, appended: length, CRC-32, content
 
-Records that come while others are being flushed to the disk are flushed together afterwards, so that a disk
-that takes 3 ms for it does not limit training to 300 updates a second. A record is durable when the flush
-that took it has returned; what must be durable before it is sent waits for that.
+Records that come while others are being written are written together afterwards. A record is *written* when
+the operating system has it: it survives a process that is killed. It is *durable* when the disk has been
+flushed, which takes 3 ms: it survives a power cut as well. A pace says how soon either is done (ADR 0020).
 """
 
 from __future__ import annotations
@@ -22,8 +22,25 @@ from pathlib import Path
 
 from common.runtime.state import StateError, write_atomically
 
-GUEST_DELAY_S = 0.05
-"""How long a collaborator's records wait for others: nobody waits for them to be on its disk."""
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How soon records reach the disk.
+
+    Attributes:
+        write_after_s: How long they wait for others before they are written.
+        flush_after_s: How long they wait then before they are flushed; 0: both are one step.
+    """
+
+    write_after_s: float
+    flush_after_s: float
+
+
+COLLABORATING = Pace(0.05, 0.0)
+"""Nobody waits for a collaborator's records: what it loses it is sent again."""
+
+FLUSHED, WRITTEN = Pace(0.0, 0.0), Pace(0.0, 0.1)
+"""A dominator's, whose updates are sent when they are flushed, or already when they are written."""
 
 _HEAD_BYTES = 8
 _CHECKPOINT = re.compile(r"checkpoint\.(\d{1,9})")
@@ -46,26 +63,28 @@ class Recovered:
 class Journal:
     """One job's journal at one party; used from the event loop, written by a thread of its own."""
 
-    def __init__(self, folder: Path, delay_s: float = 0.0) -> None:
-        """Open the journal in a folder that is there.
-
-        Args:
-            folder: Of the job.
-            delay_s: How long records may wait for others before they are flushed.
-        """
+    def __init__(self, folder: Path, pace: Pace = FLUSHED) -> None:
+        """Open the journal in a job's folder that is there."""
         self._folder = folder
         self._on_durable: Callable[[], None] = lambda: None
-        self._delay_s = delay_s
+        self._pace = pace
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="vfb2-journal")
         self._loop = asyncio.get_running_loop()
         self._waiting: list[bytes] = []
+        self._writing: asyncio.Task[None] | None = None
         self._flushing: asyncio.Task[None] | None = None
         self._checkpoints: set[asyncio.Task[None]] = set()
         self._descriptor: int | None = None
         self._segment = 0
         self.appended = 0
+        self.written = 0
         self.durable = 0
         self.failed: StateError | None = None
+
+    @property
+    def safe(self) -> int:
+        """The last record that others may know of."""
+        return self.written if self._pace.flush_after_s else self.durable
 
     def recover(self) -> Recovered:
         """Return what is there; a last record that was not written to its end is dropped."""
@@ -78,27 +97,28 @@ class Journal:
         return Recovered(content, records)
 
     def listen(self, on_durable: Callable[[], None]) -> None:
-        """Have a function called after every flush, also after one that failed."""
+        """Have a function called after every step on the disk, also after one that failed."""
         self._on_durable = on_durable
 
     def barrier(self, then: Callable[[], None]) -> None:
         """Call a function when everything so far is on the disk."""
-        self._track(self._do(lambda: None, 0, then))
+        records, self._waiting = self._waiting, []
+        upto, write = self.appended, partial(self._append_and_flush, records, self._segment)
+        self._track(self._do(write, partial(self._reached, upto, upto), then))
 
     async def flushed(self) -> None:
         """Wait until everything so far is on the disk."""
-        while self._flushing is not None or self._checkpoints:
-            under_way = [*self._checkpoints, *([] if self._flushing is None else [self._flushing])]
+        while under_way := [*self._checkpoints, *filter(None, (self._writing, self._flushing))]:
             # Not gathered: whoever waits here may be cancelled, and must not take the writing along.
             await asyncio.wait(under_way)
 
     def append(self, record: bytes) -> int:
-        """Write a record down; return its number, which `durable` will reach."""
+        """Write a record down; return its number, which `written` and `durable` will reach."""
         head = len(record).to_bytes(4, "little") + zlib.crc32(record).to_bytes(4, "little")
         self._waiting.append(head + record)
         self.appended += 1
-        if self._flushing is None:
-            self._flushing = self._loop.create_task(self._flush())
+        if self._writing is None:
+            self._writing = self._loop.create_task(self._write())
         return self.appended
 
     def checkpoint(self, content: Callable[[], bytes], then: Callable[[], None]) -> None:
@@ -114,12 +134,12 @@ class Journal:
         number = self._segment
 
         def write() -> None:
-            self._append(records, number - 1)
+            self._append_and_flush(records, number - 1)  # or a power cut could leave a gap before the next
             self._close()
             write_atomically(self._path("checkpoint", number), content())
             self._forget(number)
 
-        self._track(self._do(write, upto, then))
+        self._track(self._do(write, partial(self._reached, upto, upto), then))
 
     def _track(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)
@@ -132,28 +152,42 @@ class Journal:
         await self._loop.run_in_executor(self._writer, self._close)
         self._writer.shutdown(wait=False)
 
-    async def _flush(self) -> None:
-        if self._delay_s:
-            await asyncio.sleep(self._delay_s)
+    async def _write(self) -> None:
+        at_once = not self._pace.flush_after_s
         try:
+            if self._pace.write_after_s:
+                await asyncio.sleep(self._pace.write_after_s)
             while self._waiting:
                 records, self._waiting = self._waiting, []
-                upto, number = self.appended, self._segment
-                await self._do(partial(self._append, records, number), upto)
+                upto = self.appended
+                work = partial(self._append_and_flush if at_once else self._append, records, self._segment)
+                await self._do(work, partial(self._reached, upto, upto if at_once else 0))
+        finally:
+            self._writing = None
+        if self.written > self.durable and self._flushing is None:
+            self._flushing = self._loop.create_task(self._flush())
+
+    async def _flush(self) -> None:
+        try:
+            while self.written > self.durable and self.failed is None:
+                await asyncio.sleep(self._pace.flush_after_s)
+                upto = self.written
+                await self._do(self._flush_file, partial(self._reached, upto, upto))
         finally:
             self._flushing = None
 
-    async def _do(
-        self, write: Callable[[], None], upto: int, then: Callable[[], None] = lambda: None
-    ) -> None:
+    def _reached(self, written: int, durable: int) -> None:
+        self.written, self.durable = max(self.written, written), max(self.durable, durable)
+
+    async def _do(self, work: Callable[[], None], *then: Callable[[], None]) -> None:
         try:
-            await self._loop.run_in_executor(self._writer, write)
+            await self._loop.run_in_executor(self._writer, work)
         except OSError as exc:
             self.failed = StateError.unwritable(self._folder, exc)
             self._on_durable()
             return
-        self.durable = max(self.durable, upto)
-        then()
+        for step in then:
+            step()
         self._on_durable()
 
     def _append(self, records: list[bytes], number: int) -> None:
@@ -167,7 +201,14 @@ class Journal:
         left = memoryview(b"".join(records))
         while left:
             left = left[os.write(self._descriptor, left) :]
-        os.fdatasync(self._descriptor)
+
+    def _append_and_flush(self, records: list[bytes], number: int) -> None:
+        self._append(records, number)
+        self._flush_file()
+
+    def _flush_file(self) -> None:
+        if self._descriptor is not None:
+            os.fdatasync(self._descriptor)
 
     def _close(self) -> None:
         if self._descriptor is not None:

@@ -25,7 +25,7 @@ _PIECES = 64
 
 def window_of(job: Vfb2Job) -> int:
     """Return how far the numbers of a root's open requests may be apart."""
-    return 4 * job.train.max_staleness + _PIECES
+    return 4 * job.train.max_staleness * len(job.dominators) + _PIECES
 
 
 def tree_pairs(job: Vfb2Job) -> dict[str, TreePair]:
