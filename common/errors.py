@@ -24,6 +24,17 @@ from __future__ import annotations
 
 import textwrap
 
+LONGEST_TEXT = 1500
+"""Characters that travel of one text: four of them in an ErrorDetail stay below gRPC's 8 KiB of metadata."""
+
+
+def foreign_text(text: str) -> str:
+    """Return what another party wrote, fit for a terminal, a log and a disk: one line, printable, not long.
+
+    It could move a terminal's cursor otherwise, forge a line of a log, or fill a memory.
+    """
+    return "".join(sign if sign.isprintable() else " " for sign in text[:LONGEST_TEXT])
+
 
 class ColonnadeError(Exception):
     """Anything Colonnade reports to its user in one block, without a traceback.
@@ -124,4 +135,7 @@ class LocalProtocolError(ProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """The other side took a wrong turn: an attack or a version skew."""
+    """The other side took a wrong turn: an attack or a version skew. The text may repeat its words."""
+
+    def __init__(self, what: str, *, where: str = "", advice: str = "") -> None:
+        super().__init__(foreign_text(what), where=foreign_text(where), advice=foreign_text(advice))

@@ -87,6 +87,7 @@ class RegressionCalls(JobCalls):
         self.attendance: asyncio.Future[None] | None = None
         self.applying = asyncio.Lock()
         self._designing = asyncio.Lock()
+        self._preparing = asyncio.Lock()
         self._party = party
         self._job = job
         self._table = table
@@ -132,17 +133,19 @@ class RegressionCalls(JobCalls):
     async def prepare(self, request: he.PrepareRequest) -> he.PrepareReply:
         """Prove the plan, fetch the public key from the coordinator itself, and take the role."""
         columns = self._checked(request)
-        await self._recall(request)
-        await self.watch.thread("preparing", prove_plan, self.design, self._job, columns)
-        key = await self.coordinator.public_key(columns)
-        if self._role is None:
-            solver = await self.watch.thread(
-                "preparing", passive_solver, self.design, self._job, request.learning_rate
-            )
-            cipher = cipher_for(self._job, key, self._executor)
-            self._turns = SolverTurns(solver)
-            self._role = await self.take_role(cipher, solver, columns)
-            self._ahead = NoiseAhead(cipher, self._executor, self.sealed_in_round())
+        # Two at the same moment would take the role twice, the second one after rounds of the first.
+        async with self._preparing:
+            await self._recall(request)
+            await self.watch.thread("preparing", prove_plan, self.design, self._job, columns)
+            key = await self.coordinator.public_key(columns)
+            if self._role is None:
+                solver = await self.watch.thread(
+                    "preparing", passive_solver, self.design, self._job, request.learning_rate
+                )
+                cipher = cipher_for(self._job, key, self._executor)
+                self._turns = SolverTurns(solver)
+                self._role = await self.take_role(cipher, solver, columns)
+                self._ahead = NoiseAhead(cipher, self._executor, self.sealed_in_round())
         return he.PrepareReply(turn=request.turn, key_id=key.key_id)
 
     async def stand(self, turn: pb.Turn) -> he.Standing:
@@ -192,10 +195,10 @@ class RegressionCalls(JobCalls):
     async def take_step(self, request: he.StepRequest) -> he.StepTaken:
         """With conjugate gradients: move along the direction of the round that was applied last."""
         self.require_training()
-        if self.applying.locked() or request.turn.round != self._ready().applied:
+        number, applied = request.turn.round, self._ready().applied
+        if self.applying.locked() or not number or number != applied:
             raise RemoteProtocolError(
-                f"a step of round {request.turn.round} was asked for; the last one applied is "
-                f"{self._ready().applied}"
+                f"a step of round {number} was asked for; the last one applied is {applied}"
             )
         taken = self.turns.take_step(request)
         await self.keep_round()

@@ -136,7 +136,7 @@ def parse_ciphertexts(data: bytes, key: PublicKey, expected: int | None) -> Ciph
     Args:
         data: Big-endian ciphertexts of the key's width, one after another.
         key: The job's public key.
-        expected: How many there must be; None takes any number.
+        expected: How many there must be; None takes any number but none.
 
     Raises:
         RemoteProtocolError: Torn, too many or too few, out of (0, N²), or not coprime to N.
@@ -146,6 +146,9 @@ def parse_ciphertexts(data: bytes, key: PublicKey, expected: int | None) -> Ciph
         raise RemoteProtocolError("the last ciphertext is not whole")
     if expected is not None and count != expected:
         raise RemoteProtocolError(f"{count} ciphertexts came where {expected} were agreed")
+    if expected is None and not count:
+        # A stream of such messages would never end, and each of them would be kept.
+        raise RemoteProtocolError("a message came without ciphertexts")
     vector = CipherVector(key, bytes(data))
     modulus, limit, product = mpz(key.modulus), mpz(key.modulus_squared), mpz(1)
     for ciphertext in map(mpz, vector.ciphertexts()):

@@ -66,10 +66,31 @@ class Feed(Generic[Q]):
             raise
 
 
+class _PeersStatus:
+    """gRPC's inner call, but it lets the peer say how the call ended.
+
+    A peer that refuses ends the call while we may still be writing. gRPC (1.85) then notes an error of its
+    own, "Internal error from Core", in the place of the peer's status, which is just arriving: every fifth
+    refusal of a stream, a lost job among them, would look like a failure that nobody can name. Whatever ends
+    a call has a status, so nothing has to be noted.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def set_internal_error(self, error: str) -> None:
+        """Leave the status to the peer, or to the connection that broke."""
+
+
 class _Call(Generic[R]):
     """The part of a call that is the same for all four kinds; `raw` is gRPC's call on bytes."""
 
     def __init__(self, raw: Any, line: Line[R], feed: Feed[Any] | None = None) -> None:
+        if feed is not None:
+            raw._cython_call = _PeersStatus(raw._cython_call)
         self._raw = raw
         self._line = line
         self._feed = feed

@@ -12,6 +12,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from common.errors import (
+    LONGEST_TEXT,
     ColonnadeError,
     JobCancelled,
     JobError,
@@ -23,15 +24,13 @@ from common.errors import (
     Refused,
     RemoteProtocolError,
     UnknownJob,
+    foreign_text,
 )
 from common.rpc.pb.job_pb2 import ErrorDetail
 
 log = logging.getLogger("vfl.rpc")
 
 ERROR_METADATA = "vfl-error-bin"
-
-_LONGEST_TEXT = 1500
-"""Characters of a text in an ErrorDetail: four of them stay below the 8 KiB that gRPC allows metadata."""
 
 _STATUS: tuple[tuple[type[ColonnadeError], grpc.StatusCode], ...] = (
     (Refused, grpc.StatusCode.PERMISSION_DENIED),
@@ -146,11 +145,11 @@ def error_of(detail: ErrorDetail, peer: str, address: str) -> ColonnadeError:
     kind = _AT_THE_CALLER.get(detail.error, PeerFailed)
     verb = _VERBS.get(detail.error, "reports: ")
     where = f"{peer} at {address}"
-    told = _printable(detail.where)
+    told = foreign_text(detail.where)
     return kind(
-        f"{peer} {verb}{_printable(detail.what)}",
+        f"{peer} {verb}{foreign_text(detail.what)}",
         where=f"{where}, {told}" if told else where,
-        advice=_printable(detail.advice),
+        advice=foreign_text(detail.advice),
     )
 
 
@@ -183,7 +182,7 @@ def typed_error(
             return error_of(ErrorDetail.FromString(wire), peer, address)
     where = f"{peer} at {address}"
     call = method or "the call"
-    text = _printable(exc.details() or "")
+    text = foreign_text(exc.details() or "")
     log.debug("%s at %s: %s: %s %s", peer, address, call, exc.code(), text)
     match exc.code():
         case grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -238,10 +237,5 @@ def _named(timeout_s: float | None) -> str:
     return f"{timeout_s:g} s"
 
 
-def _printable(text: str) -> str:
-    """Take out what could move a terminal's cursor or forge a line of a log; peers write these texts."""
-    return "".join(sign if sign.isprintable() else " " for sign in text[:_LONGEST_TEXT])
-
-
 def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
+    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"

@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from typing import Protocol
 
-from common.errors import JobError, PeerUnreachable
+from common.errors import JobError, PeerUnreachable, foreign_text
 from common.rpc.channels import HELD_OPEN
 from common.rpc.pb.job_pb2 import Attendance, Presence, Turn
 
@@ -63,7 +63,9 @@ async def attend(
         absence.end()
         on_present()
         if presence.ended:
-            raise JobError(f"{peer} ended the job: {presence.reason}", where=f"{peer} at {address}")
+            raise JobError(
+                f"{peer} ended the job: {foreign_text(presence.reason)}", where=f"{peer} at {address}"
+            )
 
     while True:
         lost = await _hold(call, turn, noted, absence.left_s)

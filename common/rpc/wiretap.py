@@ -23,7 +23,8 @@ __all__ = ["MessageCount", "Passage", "Tap", "Traffic", "Wiretap", "disclosure_o
 M = TypeVar("M", bound=Message)
 
 _MOST_JOBS = 1024
-"""Jobs whose traffic is kept; a peer that invents job ids must not fill the memory."""
+_LONGEST_JOB_ID = 128
+"""Jobs whose traffic is kept, and how long their ids may be: peers that invent some must not fill memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +159,16 @@ class Wiretap:
         name = passage.message_type.rpartition(".")[2]
         counts[name] = counts.get(name, MessageCount()).plus(passage)
         if len(self._jobs) > _MOST_JOBS:
-            self._jobs.popitem(last=False)
+            del self._jobs[self._least_wanted()]
+
+    def _least_wanted(self) -> str:
+        """Return the oldest job that nothing was said about by us, as about those that a peer invents."""
+        unanswered = (one for one, counts in self._jobs.items() if not any(c.sent for c in counts.values()))
+        return next(unanswered, next(iter(self._jobs)))
 
 
 def _job_id(message: Message) -> str:
     turn = getattr(message, "turn", None)
     owner = message if turn is None else turn
     job_id = getattr(owner, "job_id", "")
-    return job_id if isinstance(job_id, str) else ""
+    return job_id if isinstance(job_id, str) and len(job_id) <= _LONGEST_JOB_ID else ""

@@ -220,21 +220,22 @@ class JobHost(Generic[State]):
 
         Raises:
             UnknownJob: The job cannot finish any more: it has ended here in another way.
+            RemoteProtocolError: The request does not say how the job ended.
         """
-        turn, ending = request.turn, Ending(request.outcome, request.reason, request.turn.round)
+        turn = request.turn
         ended = self._ended.get(turn.job_id)
         if ended is not None and caller in ended.callers:
             if request.outcome == pb.FINISHED != ended.ending.outcome:
                 raise self._unknown(turn.job_id, caller)
             return await asyncio.shield(ended.reply)
         if turn.job_id not in self._jobs:
-            reply = await asyncio.to_thread(self._close_on_disk, turn, ending, caller)
+            reply = await asyncio.to_thread(self._close_on_disk, request, caller)
             self._stop_awaiting(turn.job_id)
             return reply
         # The job is closed in whatever attempt it is open: who closes it may not have opened it again.
         current = pb.Turn(job_id=turn.job_id, job_digest=turn.job_digest)
         current.attempt = min(turn.attempt, self._jobs[turn.job_id].attempt)
-        return await self.end(self.find(current, caller), ending)
+        return await self.end(self.find(current, caller), Ending.asked(request))
 
     async def end(self, hosted: HostedJob[State], ending: Ending) -> pb.CloseJobReply:
         """End a job: once, whoever asks first."""
@@ -288,21 +289,22 @@ class JobHost(Generic[State]):
             self._supersede(hosted)
             raise
 
-    def _close_on_disk(self, turn: pb.Turn, ending: Ending, caller: str) -> pb.CloseJobReply:
+    def _close_on_disk(self, request: pb.CloseJobRequest, caller: str) -> pb.CloseJobReply:
         """Close a job that is not open in memory: this service was restarted."""
+        turn = request.turn
         checked_job_id(turn.job_id)
         kept = self._disk.reply_of(turn)
         if kept is not None:
             config, ended, reply = kept
             self._require_caller(config, turn, caller)
-            if ending.outcome == pb.FINISHED != ended.outcome:
+            if request.outcome == pb.FINISHED != ended.outcome:
                 raise UnknownJob(f"the job has ended at {self._own.party} ({ended.word}): {ended.reason}")
             return reply
         opened = self._disk.opened(turn.job_id)
         if opened is None:
             raise self._unknown(turn.job_id, caller)
         self._require_caller(opened.config, turn, caller)
-        closed = self._disk.end(opened, ending)
+        closed = self._disk.end(opened, Ending.asked(request))
         if closed is None:
             raise self._unknown(turn.job_id, caller)
         return closed

@@ -1,4 +1,7 @@
-"""How errors stand in a log that is not for debugging: texts of foreign ones may hold a value of a row."""
+"""How errors stand in a log that is not for debugging: texts of foreign ones may hold a value of a row.
+
+What other parties write, such as the name of a data set, stands in our messages, too: a record is one line.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
+
+from common.errors import foreign_text
 
 _Raised: TypeAlias = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
@@ -20,9 +25,10 @@ class WithoutTexts(logging.Formatter):
         return "\n".join(_line(exc) for exc in _causes(ei[1]))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is the library's
-        """Return the message; asyncio shows tasks with the text of their error from the second line on."""
+        """Return the message as one line; asyncio has texts of errors from its second line on."""
         if record.name == "asyncio":
             record.message = record.message.partition("\n")[0]
+        record.message = foreign_text(record.message)
         return super().formatMessage(record)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.errors import ColonnadeError, Refused, RemoteProtocolError, UnknownJob
+from common.errors import ColonnadeError, Refused, RemoteProtocolError, UnknownJob, foreign_text
 from common.rpc.pb import job_pb2 as pb
 from common.runtime.checkpoint import MAX_ATTEMPTS, TRAINED, Checkpoint
 from common.runtime.config.job_kinds import Job, job_from_json
@@ -27,6 +27,17 @@ class Ending:
     outcome: pb.Outcome.ValueType
     reason: str
     rounds: int = 0
+
+    @classmethod
+    def asked(cls, request: pb.CloseJobRequest) -> Ending:
+        """Return the ending that a request to close a job asks for.
+
+        Raises:
+            RemoteProtocolError: It is none that there is.
+        """
+        if request.outcome not in (pb.FINISHED, pb.FAILED, pb.CANCELLED):
+            raise RemoteProtocolError(f"a job was closed with outcome {request.outcome}, which is none")
+        return cls(request.outcome, foreign_text(request.reason), request.turn.round)
 
     @property
     def word(self) -> str:

@@ -39,7 +39,7 @@ async def test_each_party_gets_its_own_vector_decrypted_once_a_round(oracle: Ora
     assert await oracle.gradient("party_a", 2, oracle.sealed(1), oracle.sealed(2, 3)) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("values", [(), (1,), (1, 2), (1, 2, 3, 4), tuple(range(300))], ids=len)
+@pytest.mark.parametrize("values", [(1,), (1, 2), (1, 2, 3, 4), tuple(range(300))], ids=len)
 async def test_a_vector_of_another_length_is_refused(oracle: Oracle, values: tuple[int, ...]) -> None:
     words = await oracle.refuses(oracle.gradient("party_a", 1, oracle.sealed(*values)), "party_a")
     assert "declared vectors of length 3" in words

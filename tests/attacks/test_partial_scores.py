@@ -32,6 +32,21 @@ async def b(world: World) -> AsyncIterator[ByHand]:
         yield b
 
 
+async def test_a_job_prepared_many_times_at_the_same_moment_has_one_course_of_rounds(world: World) -> None:
+    """A second role would begin again from zero, after rounds and scores of the first."""
+    ROWS.write(world)
+    async with by_hand(world, JOB, (4, 4)) as b:
+        await b.open()
+        await b.align()
+        request = he.PrepareRequest(turn=turn_of(JOB), train_rows=40, columns=b.columns, learning_rate=0.1)
+        others = [asyncio.ensure_future(b.a.Prepare(request, timeout=CALL_S)) for _ in range(5)]
+        await b.prepare(40)
+        await b.round(1)
+        await asyncio.gather(*others)
+        with pytest.raises(PeerRefused, match="the last one applied is 1"):
+            await b.scores(1)
+
+
 async def test_scores_are_not_sent_before_any_round(b: ByHand) -> None:
     with pytest.raises(PeerRefused, match="before any round"):
         await b.partial_scores()

@@ -24,6 +24,7 @@ from tests.attacks.world import CALL_S, POLICY, Rows, World, job_of, turn_of
 P = 2**255 - 19
 ORDER_8 = 325606250916557431795983626356110631294008115727848805560023387167927233504  # RFC 7748, 7
 JOB = job_of(train={"max_rounds": 1})
+KEY = SecretScalar(b"k" * 32)
 IDS = {
     "party_a": [f"customer-{number:05d}" for number in range(0, 60)],
     "party_a2": [f"customer-{number:05d}" for number in range(20, 90)],
@@ -285,12 +286,19 @@ async def test_a_is_no_oracle_that_blinds_guessed_ids(b: ByHand) -> None:
             await sent(b, hash_to_curve("guessed"), owner)
 
 
+async def test_of_several_sets_of_one_owner_at_the_same_moment_one_is_blinded(b: ByHand) -> None:
+    guesses = [multiply([hash_to_curve(f"{at}-{one}") for one in range(500)], KEY) for at in range(4)]
+    answers = await asyncio.gather(*(sent(b, guess) for guess in guesses), return_exceptions=True)
+    assert sum(isinstance(answer, bytes) for answer in answers) == 1
+    assert sum(isinstance(answer, PeerRefused) for answer in answers) == 3
+
+
 @pytest.mark.parametrize(
     ("total", "said"), [(0, "another number came"), (5, "another number came"), (2**40, "are the most")]
 )
 async def test_a_set_has_the_size_that_was_announced(b: ByHand, total: int, said: str) -> None:
     with pytest.raises(PeerRefused, match=said):
-        await sent(b, multiply([hash_to_curve("x")], SecretScalar(b"k" * 32)), total=total)
+        await sent(b, multiply([hash_to_curve("x")], KEY), total=total)
 
 
 async def test_ids_are_not_described_before_an_alignment_has_begun(b: ByHand) -> None:

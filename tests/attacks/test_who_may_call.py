@@ -159,6 +159,25 @@ async def test_no_state_directory_and_no_message_ever_holds_a_private_key(
     assert not [one for one in (*files, *wires, *logged) for text in spellings if text in one]
 
 
+async def test_a_job_is_closed_in_one_of_three_ways_and_for_a_reason_of_one_line(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "\x1b[2Jgone\r\nINFO vfl: done" + "x" * 100_000
+    async with oracle_of(world, JOB, caplog) as oracle:
+        await oracle.open_everywhere()
+        for outcome in (0, 77):
+            closing = pb.CloseJobRequest(turn=turn_of(JOB), reason=text)
+            closing.outcome = outcome  # type: ignore[assignment] # the wire takes any number
+            await oracle.refuses(oracle.stubs["party_b"].CloseJob(closing, timeout=CALL_S), "party_b")
+        assert await oracle.gradient("party_a", 1, oracle.sealed(5, 6, 7)) == [5, 6, 7]
+        closing = pb.CloseJobRequest(turn=turn_of(JOB), outcome=pb.FAILED, reason=text)
+        await oracle.stubs["party_b"].CloseJob(closing, timeout=CALL_S)
+        words = await oracle.refuses(oracle.open("party_a"), "party_a")
+    assert "gone  INFO vfl: done" in words
+    kept = next(world.root.glob("state/coordinator/jobs/*/status.json")).read_text()
+    assert len(kept) < 5000
+
+
 async def test_what_a_party_says_of_itself_does_not_count_against_its_certificate(world: World) -> None:
     Rows.drawn(40, (4, 3)).write(world)
     async with by_hand(world, JOB, (4, 4)), world.dialled("party_a", "coordinator") as stub:

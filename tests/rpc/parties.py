@@ -18,6 +18,7 @@ from common.rpc import certs
 from common.rpc.channels import Keepalive, open_channel
 from common.rpc.greeting import make_greeting
 from common.rpc.identity import caller
+from common.rpc.pb import align_pb2 as align
 from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import job_pb2 as job
 from common.rpc.pb.passive_party_pb2 import DESCRIPTOR
@@ -51,7 +52,7 @@ def certified(directory: Path, *parties: str) -> list[Security]:
 
 
 class PassivePartyForTests(PassivePartyServicer):
-    """Answers every call of a passive party; `failure` is raised by OpenJob."""
+    """Answers every call of a passive party; `failure` is raised by OpenJob and in the middle of streams."""
 
     def __init__(self, failure: Exception | None = None, attendees: Attendees | None = None) -> None:
         self.failure = failure
@@ -96,8 +97,18 @@ class PassivePartyForTests(PassivePartyServicer):
     ) -> he.RoundApplied:
         total = 0
         async for residuals in request_iterator:
+            if self.failure is not None:
+                raise self.failure
             total += len(residuals.ciphertexts)
         return he.RoundApplied(turn=job.Turn(job_id=TURN.job_id, round=total))
+
+    async def BlindIds(
+        self, request_iterator: AsyncIterator[align.BlindedIds], context: Any
+    ) -> AsyncIterator[align.BlindedIds]:
+        async for ids in request_iterator:
+            if self.failure is not None:
+                raise self.failure
+            yield ids
 
     async def SendPartialScores(
         self, request: he.PartialScoresRequest, context: Any

@@ -142,6 +142,17 @@ async def test_the_end_of_the_job_reaches_those_who_attend_and_stops_the_clocks(
     assert not job.attendees._timers
 
 
+async def test_the_reason_that_a_peer_gives_is_one_printable_line(peers: Peers) -> None:
+    job = opened(peers)
+    task = asyncio.create_task(peers.attend())
+    await job.is_attended()
+    job.attendees.end("\x1b[2Jall is well\r\nINFO vfl: done\u202e" + "x" * 100_000)
+    with pytest.raises(JobError, match="all is well  INFO vfl: done x") as caught:
+        await task
+    assert caught.value.what.isprintable()
+    assert len(caught.value.what) < 2000
+
+
 async def test_a_peer_that_was_restarted_does_not_know_the_job(peers: Peers) -> None:
     job = opened(peers, LONG_S)
     task = asyncio.create_task(peers.attend(LONG_S))

@@ -58,6 +58,22 @@ def test_invented_job_ids_do_not_fill_the_memory_or_displace_a_running_job() -> 
     assert wiretap.totals("invented-0").received_bytes == 0
 
 
+def test_a_job_that_is_answered_outlives_any_number_of_invented_ids() -> None:
+    wiretap = Wiretap()
+    wiretap.encode(job.Attendance(turn=TURN), "party_a")
+    for number in range(5_000):
+        invented = job.Attendance(turn=job.Turn(job_id=f"invented-{number}")).SerializeToString()
+        wiretap.decode(job.Attendance.FromString, invented, "party_b")
+    assert wiretap.totals("job-1").by_message["Attendance"].sent == 1
+
+
+def test_an_invented_job_id_may_be_as_long_as_a_message_and_is_not_kept() -> None:
+    wiretap, endless = Wiretap(), "x" * 100_000
+    invented = job.Attendance(turn=job.Turn(job_id=endless)).SerializeToString()
+    wiretap.decode(job.Attendance.FromString, invented, "party_b")
+    assert wiretap.totals(endless).received_bytes == 0
+
+
 def test_a_tap_that_refuses_stops_the_message() -> None:
     def refuse(passage: Passage) -> None:
         raise OSError(f"the ledger cannot write {passage.message_type}")

@@ -111,6 +111,8 @@ def test_the_log_names_an_error_and_shows_its_text_only_to_debug(start: Start, d
         task = asyncio.ensure_future(broken())
         await asyncio.wait([task])
         logging.getLogger("vfl.test").error("a job failed", exc_info=task.exception())
+        foreign = "a peer\\x1b[2J\\n2030-01-01 INFO vfl: forged" + "x" * 9999
+        logging.getLogger("vfl.test").error("of %s", foreign)
         logging.getLogger("asyncio").error("never retrieved\\nfuture: %r", task, exc_info=task.exception())"""
     process = start(*(["--debug"] if debug else []), line=lines)
     assert process.stdout is not None
@@ -120,6 +122,8 @@ def test_the_log_names_an_error_and_shows_its_text_only_to_debug(start: Start, d
 
     assert "a job failed" in err
     assert "never retrieved" in err
+    assert ("of a peer [2J 2030-01-01 INFO vfl: forgedx" in err) != debug  # one line, whatever a peer wrote
+    assert ("x" * 9999 in err) == debug
     assert ("  KeyError, program.py:" in err and "  ValueError, program.py:" in err) != debug
     assert ("Traceback" in err) == debug
     assert ("151.0" in err) == ("152.0" in err) == debug

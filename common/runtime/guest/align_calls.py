@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,6 +29,8 @@ from common.runtime.guest.align import PassiveAlignment, check_count
 from common.runtime.stopwatch import Stopwatch
 from common.runtime.tally import Tally
 from common.types import Ints
+
+P = TypeVar("P", pb.CommonPositions, pb.CommonRows)
 
 # So often the caller is told how far a set has come; it also shows a proxy that the call is alive.
 _REPORT_EVERY_S = 1.0
@@ -62,6 +67,7 @@ class AlignmentCalls:
         self._role: PassiveAlignment | None = None
         self._alignment: Alignment | None = None
         self._pinned: AlignmentCache | None = None
+        self._taking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.watch = Stopwatch()
 
     def pin_in(self, folder: Path) -> None:
@@ -104,31 +110,19 @@ class AlignmentCalls:
         if owner not in self._own.others:
             raise RemoteProtocolError("blinded ids came of a party that does not align its ids with ours")
         check_count(total)
-        data = bytearray(first.points)
-        async for chunk in more:
-            if (chunk.turn, chunk.owner, chunk.total) != (first.turn, owner, total):
-                raise RemoteProtocolError("one stream speaks of two sets of blinded ids")
-            data += chunk.points
-            if len(data) > total * POINT_BYTES:
-                break
-        points = parse_points(data)
-        if len(points) != total:
-            raise RemoteProtocolError(f"{total} blinded ids were announced, and another number came")
-        step = partial(role.blind_other, owner, points)
-        async for chunk in self._blinded(first.turn, owner, total, step):
-            yield chunk
+        # One at a time: two sets at the same moment would each be the first of their owner, and fill memory.
+        async with self._taking[owner]:
+            points = await _points_of(first, more)
+            step = partial(role.blind_other, owner, points)
+            async for chunk in self._blinded(first.turn, owner, total, step):
+                yield chunk
 
     async def reveal(
         self, first: pb.CommonPositions, more: AsyncIterator[pb.CommonPositions]
     ) -> AsyncIterator[pb.CommonPositions]:
         """Yield where common points of another party's set stood before we sorted them."""
-        parts = [first.positions]
-        async for chunk in more:
-            if (chunk.turn, chunk.owner) != (first.turn, first.owner):
-                raise RemoteProtocolError("one stream speaks of two sets of blinded ids")
-            parts.append(chunk.positions)
-            check_count(sum(map(len, parts)))
-        before = await self.watch.thread("aligning", self._begun().reveal, first.owner, _joined(parts))
+        named = await _positions_of(first, more, lambda chunk: (chunk.turn, chunk.owner))
+        before = await self.watch.thread("aligning", self._begun().reveal, first.owner, named)
         for part in chunk_slices(len(before), _POSITION_BYTES):
             yield pb.CommonPositions(turn=first.turn, owner=first.owner, positions=before[part].tolist())
 
@@ -136,13 +130,8 @@ class AlignmentCalls:
         """Note which own rows are common, on the disk, and say how many."""
         if len(first.alignment_id) != ALIGNMENT_ID_BYTES:
             raise RemoteProtocolError(f"an alignment's id has {ALIGNMENT_ID_BYTES} bytes")
-        parts = [first.positions]
-        async for chunk in more:
-            if (chunk.turn, chunk.alignment_id) != (first.turn, first.alignment_id):
-                raise RemoteProtocolError("one stream speaks of two alignments")
-            parts.append(chunk.positions)
-            check_count(sum(map(len, parts)))
-        rows = await self.watch.thread("aligning", self._begun().set_common, _joined(parts))
+        named = await _positions_of(first, more, lambda chunk: (chunk.turn, chunk.alignment_id))
+        rows = await self.watch.thread("aligning", self._begun().set_common, named)
         alignment = Alignment(first.alignment_id, rows)
         await asyncio.to_thread(self._cache.keep, self._own.key, alignment)
         if self._pinned is not None:
@@ -217,8 +206,30 @@ class AlignmentCalls:
         return self._alignment is not None and self._alignment.alignment_id == alignment_id
 
 
-def _joined(parts: Collection[Collection[int]]) -> Ints:
-    return np.fromiter((position for part in parts for position in part), dtype=np.int64)
+async def _points_of(first: pb.BlindedIds, more: AsyncIterator[pb.BlindedIds]) -> Points:
+    """Put the chunks of one set together; more than was announced is not even kept."""
+    data, total = bytearray(first.points), first.total
+    async for chunk in more:
+        if (chunk.turn, chunk.owner, chunk.total) != (first.turn, first.owner, total):
+            raise RemoteProtocolError("one stream speaks of two sets of blinded ids")
+        data += chunk.points
+        if len(data) > total * POINT_BYTES:
+            break
+    points = parse_points(data)
+    if len(points) != total:
+        raise RemoteProtocolError(f"{total} blinded ids were announced, and another number came")
+    return points
+
+
+async def _positions_of(first: P, more: AsyncIterator[P], about: Callable[[P], object]) -> Ints:
+    """Put the chunks of one list of positions together, eight bytes each however they are cut."""
+    positions = array("q", first.positions)
+    async for chunk in more:
+        if about(chunk) != about(first):
+            raise RemoteProtocolError("one stream speaks of two lists of common ids")
+        positions.extend(chunk.positions)
+        check_count(len(positions))
+    return np.array(positions, dtype=np.int64)
 
 
 def _heard(work: asyncio.Future[Points]) -> None:
