@@ -1,6 +1,8 @@
 """Party B's role in a split network (SplitNN; PROTOCOLS 3): its bottom f_B, the top g, labels and loss.
 
-step     ŷ = g([f_B(x_B), h_A, …]) of the batch; f_B and g move down ∂L; ∂L/∂h_A, protected as asked, → A
+prepare  f_B(x_B) of the next batch
+step     ŷ = g([f_B(x_B), h_A, …]) of the batch; ∂L/∂h_A, protected as asked, → A
+settle   f_B and g move down ∂L, while ∂L/∂h_A is on its way
 validate ŷ of the validation rows, which say when to stop
 
 Labels stay here. What A gets of them is in the gradients (common/nets/protect.py says what may hide it).
@@ -33,8 +35,14 @@ class Gradients(Protocol):
 class Top(Protocol):
     """A network over B's rows (common/nets/split.py); rows are positions."""
 
+    def prepare(self, rows: Ints) -> None:
+        """Run f_B forward for the next batch."""
+
     def step(self, rows: Ints, representations: Mapping[str, Singles]) -> Gradients:
-        """Train on a batch."""
+        """Train on a batch, up to what the others need of it."""
+
+    def settle(self) -> None:
+        """Do the rest of the last step."""
 
     def logits(self, rows: Ints, representations: Mapping[str, Singles]) -> Floats:
         """Return scores without dropout, (r,)."""
@@ -73,6 +81,11 @@ class ActiveSplit:
         """Batches in the epoch."""
         return len(self._batches)
 
+    @property
+    def is_done(self) -> bool:
+        """Whether every batch of the epoch has had its step."""
+        return self._done == len(self._batches)
+
     def rows_of(self, batch: int) -> int:
         """Return the size of a batch."""
         return len(self._batches[batch])
@@ -94,7 +107,7 @@ class ActiveSplit:
         Raises:
             NumericError: The loss is not finite.
         """
-        if self._done == len(self._batches):
+        if self.is_done:
             raise LocalProtocolError("an epoch has no further batch")
         batch = self._batches[self._done]
         found = self.network.step(self._rows[batch], representations)
@@ -102,9 +115,15 @@ class ActiveSplit:
         self._loss += found.loss * len(batch)
         return found.gradients
 
+    def settle(self) -> None:
+        """End the batch's step, and begin the next one as far as that needs nobody."""
+        self.network.settle()
+        if not self.is_done:
+            self.network.prepare(self.next_rows)
+
     def finish(self) -> float:
         """End the epoch; return the mean loss of its rows, each before its own step."""
-        if self._done != len(self._batches):
+        if not self.is_done:
             raise LocalProtocolError("an epoch ended before its last batch")
         self.epoch += 1
         return self._loss / max(1, len(self._rows))

@@ -129,7 +129,7 @@ def _write(options: argparse.Namespace, plan: Plan, outcomes: Sequence[Outcome])
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="What A is worth to B: JPL beside its baselines.")
-    parser.add_argument("sets", nargs="+", help="names of vfl_sets.py; NAME:swap gives A's columns to B")
+    parser.add_argument("sets", nargs="+", help="of sets.py; NAME:swap gives A's columns to B")
     default = os.environ.get("VFL_DATA")
     parser.add_argument("--data", type=Path, default=default, required=default is None, help="or VFL_DATA")
     parser.add_argument("--seeds", type=_whole_numbers, default=(1, 2, 3, 4, 5), help="such as 1,2,3 or 1-10")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.jpl.data import load, split
+from benchmarks.jpl.data import split
+from benchmarks.jpl.sets import load
 from benchmarks.jpl.trials import Plan
 from common.nets import baselines
 from common.nets.fields import FieldPlan

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.jpl.data import Case, Source, load, split
+from benchmarks.jpl.data import Case, split
+from benchmarks.jpl.sets import Source, load
 from common.nets import baselines
 from common.nets.attacks import GradientAttacks, LabelLeak
 from common.nets.comparison import Trial, run_trial

@@ -1,8 +1,8 @@
-"""Measures split networks: `python -m benchmarks.splitnn [--rows N] [--batch N] [--epochs N]`.
+"""Measures split networks: `python -m benchmarks.splitnn [--passive N] [--rows N] [--batch N] [--epochs N]`.
 
-Two services over mutual TLS on this machine, with and without pipelining, and the same network in one
-process, in turns in one run: the fastest of each counts, and what tells is the ratio. AUC of test rows must
-agree before a time counts.
+Three services over mutual TLS on this machine, B and two passive parties (`--passive 1`: one), with and
+without pipelining, and the same network in one process, in turns in one run: the fastest of each counts, and
+what tells is the ratio. AUC of test rows must agree before a time counts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from common.runtime.config.networks import NetJob
 from common.runtime.config.party import PartyConfig
 from common.runtime.net_design import encoded, net_rows, optimisation_of, parts_of, shape_of
 
-FIELDS = {"party_a": 10, "party_b": 20}
+ACTIVE = "party_b"
+PASSIVE = ("party_a", "party_a2")
+FIELDS = {ACTIVE: 20, **dict.fromkeys(PASSIVE, 10)}
 CATEGORIES = 1000
 # AUC of test rows may differ by so much between a pipelined training and the one in one process.
 AGREE = 0.03
@@ -41,6 +43,7 @@ AGREE = 0.03
 def main() -> None:
     """Measure, and print a table and one line of JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.splitnn", description=__doc__)
+    parser.add_argument("--passive", type=int, choices=(1, 2), default=2)
     parser.add_argument("--rows", type=int, default=40_000)
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--epochs", type=int, default=4)
@@ -49,7 +52,7 @@ def main() -> None:
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        labels = write(folder, options.rows)
+        labels = write(folder, options)
         rounds = [measured(folder / str(at), folder, labels, options) for at in range(options.repeats)]
     aucs = [auc for one in rounds for _, auc in one.values()]
     if max(aucs) - min(aucs) > AGREE:
@@ -74,12 +77,13 @@ def measured(
     return found
 
 
-def write(folder: Path, rows: int) -> np.ndarray:
-    """Write both tables, all ids common, in one order; return the labels."""
-    rng = np.random.default_rng(3)
+def write(folder: Path, options: argparse.Namespace) -> np.ndarray:
+    """Write the parties' tables, all ids common, in one order; return the labels."""
+    rng, rows = np.random.default_rng(3), options.rows
     score = rng.normal(size=rows)
     tables = {}
-    for party, fields in FIELDS.items():
+    for party in (*PASSIVE[: options.passive], ACTIVE):
+        fields = FIELDS[party]
         codes = (rng.pareto(1.2, size=(rows, fields)) * 10).astype(int) % CATEGORIES
         score = score + 0.7 * rng.normal(size=CATEGORIES)[codes].sum(axis=1) / np.sqrt(fields) * 2
         tables[party] = codes
@@ -87,7 +91,7 @@ def write(folder: Path, rows: int) -> np.ndarray:
     for party, codes in tables.items():
         with (folder / f"{party}.csv").open("w", newline="") as file:
             writer = csv.writer(file)
-            own = ["y"] if party == "party_b" else []
+            own = ["y"] if party == ACTIVE else []
             writer.writerow(["id", *(f"{party}{at}" for at in range(codes.shape[1])), *own])
             for row in range(rows):
                 cells = [f"c{code}" for code in codes[row]]
@@ -97,6 +101,7 @@ def write(folder: Path, rows: int) -> np.ndarray:
 
 def settings(folder: Path, kind: str, options: argparse.Namespace) -> Path:
     """Write the LOCAL.yaml of a job; return its path."""
+    passive = PASSIVE[: options.passive]
     parties = [
         {
             "party": party,
@@ -105,13 +110,13 @@ def settings(folder: Path, kind: str, options: argparse.Namespace) -> Path:
             "datasets": {"rows": {"source": {"csv": str(folder / f"{party}.csv")}, "types": "categorical"}},
             "policy": {"algorithms": ["splitnn"]},
         }
-        for party, role in (("party_a", "passive"), ("party_b", "active"))
+        for party, role in (*((one, "passive") for one in passive), (ACTIVE, "active"))
     ]
     job = {
         "job": "benchmark",
         "algorithm": "splitnn",
-        "active": "party_b",
-        "passive": ["party_a"],
+        "active": ACTIVE,
+        "passive": list(passive),
         "data": {"dataset": "rows", "label": "y", "test_fraction": 0.1, "validation_fraction": 0.0},
         "train": {
             "batch_size": options.batch,
@@ -128,7 +133,7 @@ def settings(folder: Path, kind: str, options: argparse.Namespace) -> Path:
 async def between_services(
     folder: Path, data: Path, kind: str, options: argparse.Namespace
 ) -> tuple[float, float]:
-    """Train between two processes; return rows a second and the AUC of the test rows."""
+    """Train between processes; return rows a second and the AUC of the test rows."""
     config = load_local(settings(data, kind, options))
     for name in ("run", "logs", "out"):
         (folder / name).mkdir(parents=True)
@@ -172,7 +177,7 @@ def in_one_process(
         design = encoded(rows, np.arange(options.rows), plan, folder / party.party)
         chosen = NetSettings(shape_of(job), optimisation_of(job, len(parts.fit)), seed=len(party.party))
         halves[party.party] = Half(design.rows, design.plan.layout, chosen)
-    network = PooledNetwork(halves.pop("party_b"), halves, labels.astype(float))
+    network = PooledNetwork(halves.pop(ACTIVE), halves, labels.astype(float))
     for epoch in range(1, options.epochs + 2):
         if epoch == 2:
             began_s = time.perf_counter()

@@ -15,7 +15,7 @@ from common.nets.recipe import Recipe, Terms
 from common.nets.shape import FieldLayout, NetSettings, NetShape, Optimisation
 
 _DESCRIPTION = "colonnade"
-_VERSION = 1
+_VERSION = 2
 # safetensors' own limit of a header.
 _MOST_HEADER = 100_000_000
 

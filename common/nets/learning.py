@@ -29,6 +29,8 @@ class Learner:
         embeddings = {id(one.table) for one in tables}
         sparse = {id(one.table) for one in large}
         layers = [one for one in module.parameters() if id(one) not in embeddings]
+        # Each party penalises its own layers: ‖W‖² falls into a sum over them.
+        self._weights = [one for one in layers if one.ndim > 1]
         dense = [one.table for one in tables if id(one.table) not in sparse]
         rate = optimisation.learning_rate
         groups = [{"params": layers, "weight_decay": optimisation.weight_decay}]
@@ -45,7 +47,11 @@ class Learner:
             optimiser.zero_grad(set_to_none=True)
 
     def apply(self) -> None:
-        """Go one step down the gradients that are there."""
+        """Go one step down the gradients that are there, and those of the layers' penalty."""
+        if self._optimisation.l2:
+            for weight in self._weights:
+                if weight.grad is not None:
+                    weight.grad.add_(weight.detach(), alpha=self._optimisation.l2)
         rate = self._optimisation.rate(self.steps)
         for optimiser in self._optimisers:
             for group in optimiser.param_groups:

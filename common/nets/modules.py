@@ -19,6 +19,10 @@ from common.nets.encoded import EncodedRows
 from common.nets.shape import FieldLayout, NetShape
 from common.types import Ints
 
+# Slope below 0. With 0, all units of a narrow layer can be off for every row at once; no gradient passes
+# then, and the network answers all rows alike for ever. Adam divides by a gradient's size: little suffices.
+_LEAK = 0.01
+
 
 def device() -> torch.device:
     """Return the GPU when there is one, else the CPU."""
@@ -61,24 +65,32 @@ class Draws:
         return units * mask.to(units.device)
 
 
+def rectified(units: torch.Tensor) -> torch.Tensor:
+    """Return max(x, x/100): what follows a hidden layer (leaky ReLU, Maas, Hannun and Ng 2013)."""
+    return functional.leaky_relu(units, _LEAK)
+
+
 class Layers(nn.Module):
-    """Linear layers with ReLU and dropout between them; none after the last."""
+    """Linear layers with a leaky ReLU and dropout between them; none after the last."""
 
     def __init__(self, sizes: Sequence[int], draws: torch.Generator) -> None:
-        """Make layers from `sizes[0]` inputs to `sizes[-1]` outputs, drawn as torch draws its own."""
+        """Make layers from `sizes[0]` inputs to `sizes[-1]` outputs: weights as torch draws them, biases 0.
+
+        New embeddings are small, so that a drawn bias would decide alone whether a unit is on for all rows.
+        """
         super().__init__()
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for inputs, outputs in pairwise(sizes):
             bound = 1.0 / math.sqrt(max(1, inputs))
-            weight, bias = torch.empty(outputs, inputs), torch.empty(outputs)
+            weight = torch.empty(outputs, inputs)
             self.weights.append(nn.Parameter(weight.uniform_(-bound, bound, generator=draws)))
-            self.biases.append(nn.Parameter(bias.uniform_(-bound, bound, generator=draws)))
+            self.biases.append(nn.Parameter(torch.zeros(outputs)))
 
     def forward(self, units: torch.Tensor, draws: Draws | None) -> torch.Tensor:
         """Return the last layer's outputs; `draws` only while training."""
         for at, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             if at:
-                units = torch.relu(units)
+                units = rectified(units)
                 units = units if draws is None else draws.thin(units)
             # A pipelined batch runs backward after the weights have moved; it needs those of its forward.
             units = functional.linear(units, weight if draws is None else weight.clone(), bias)

@@ -109,6 +109,7 @@ class Optimisation:
         horizon: Planned steps (batches) of the training; 0 only for `constant`.
         embedding_l2: λ of λ·(1/b)·Σ‖e‖² over the embeddings that a batch of b rows looks up.
         weight_decay: Of the layers' weights, decoupled from the gradient (Loshchilov and Hutter 2019).
+        l2: Of (l2/2)·‖W‖² over the layers' weights, biases left out, as a part of the loss.
     """
 
     learning_rate: float = 1e-3
@@ -116,6 +117,7 @@ class Optimisation:
     horizon: int = 0
     embedding_l2: float = 1e-3
     weight_decay: float = 0.0
+    l2: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be learnt with.
@@ -125,7 +127,8 @@ class Optimisation:
         """
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise ConfigError("learning_rate must be a finite number above 0")
-        for name, value in (("embedding_l2", self.embedding_l2), ("weight_decay", self.weight_decay)):
+        for name in ("embedding_l2", "weight_decay", "l2"):
+            value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise ConfigError(f"{name} must be a finite number of at least 0")
         if self.schedule not in ("constant", "cosine", "halving"):

@@ -2,6 +2,7 @@
 
     h = a.forward(rows)                                # at A: (b, width) float32, sent to B
     step = b.step(rows, {"a": h})                      # at B: loss, and ∂loss/∂h by party
+    b.settle()                                         # at B: f_B and g move, while ∂loss/∂h is on its way
     a.backward(rows, step.gradients["a"])              # at A
 
 `rows` are positions in the encoded rows that a network was made with. Forward passes may run ahead of the
@@ -212,19 +213,34 @@ class ActiveNetwork:
         self._learner = Learner(self._modules, settings.optimisation)
         self._bottom_draws = Draws(settings.seed, "active", settings.shape.dropout)
         self._top_draws = Draws(settings.seed, "top", settings.shape.dropout)
+        # What the bottom made of the next batch, and where its gradient comes from.
+        self._ahead: tuple[Ints, torch.Tensor, torch.Tensor] | None = None
+        self._unsettled: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None
+
+    def prepare(self, rows: Ints) -> None:
+        """Run B's own bottom forward for the next batch, before the others' parts are there."""
+        self.settle()
+        own, squares = self._modules.bottom(inputs_of(self._rows, rows), self._bottom_draws)
+        self._ahead = (rows.copy(), own, squares)
 
     def step(self, rows: Ints, representations: Mapping[str, Singles]) -> Step:
-        """Train on a batch for which all parties sent their representations.
+        """Train on a batch for which all parties sent their representations; `settle` ends the step.
 
         Raises:
-            LocalProtocolError: A party's part is missing or has another shape.
+            LocalProtocolError: A party's part is missing or has another shape, or another batch was prepared.
             NumericError: The loss is not finite.
         """
         parts = self._parts(rows, representations)
-        for part in parts:
+        if self._ahead is None:
+            self.prepare(rows)
+        if self._ahead is None or not np.array_equal(self._ahead[0], rows):
+            raise LocalProtocolError("a step is taken on another batch than the prepared one")
+        (_, own, squares), self._ahead = self._ahead, None
+        # The top's own graph ends at the cut layer: what goes back to the parties need not wait for the rest.
+        cut = own.detach()
+        for part in (cut, *parts):
             part.requires_grad_()
-        own, squares = self._modules.bottom(inputs_of(self._rows, rows), self._bottom_draws)
-        logits = self._modules.top(torch.cat([own, *parts], dim=1), self._top_draws)[:, 0]
+        logits = self._modules.top(torch.cat([cut, *parts], dim=1), self._top_draws)[:, 0]
         labels = self._labels[rows]
         targets = torch.from_numpy(labels.astype(np.float32)).to(logits.device)
         loss = functional.binary_cross_entropy_with_logits(logits, targets)
@@ -232,9 +248,10 @@ class ActiveNetwork:
         if not np.isfinite(value):
             raise NumericError("the loss is not finite", advice="lower the learning rate")
         self._learner.clear()
-        torch.autograd.backward(loss + self._settings.optimisation.embedding_l2 * squares)
+        torch.autograd.backward(loss)
+        if cut.grad is not None:
+            self._unsettled = (own, cut.grad, squares)
         step = self._learner.steps
-        self._learner.apply()
         gradients = {
             party: self._protection.gradient(_to_numpy(part.grad), labels, step, party)
             for party, part in zip(self._parties, parts, strict=True)
@@ -242,12 +259,22 @@ class ActiveNetwork:
         }
         return Step(value, gradients)
 
+    def settle(self) -> None:
+        """Run the last step's backward pass through B's bottom, and move all of B's half; once a step."""
+        if self._unsettled is None:
+            return
+        (own, gradient, squares), self._unsettled = self._unsettled, None
+        penalty = self._settings.optimisation.embedding_l2 * squares
+        torch.autograd.backward([own, penalty], [gradient, torch.ones_like(penalty)])
+        self._learner.apply()
+
     def logits(self, rows: Ints, representations: Mapping[str, Singles]) -> Floats:
         """Return scores without dropout, (r,); the probability of 1 is σ of them.
 
         Raises:
             LocalProtocolError: A party's part is missing or has another shape.
         """
+        self.settle()
         whole = self._parts(rows, representations)
         scores = [np.empty(0)]
         with torch.no_grad():
@@ -262,7 +289,13 @@ class ActiveNetwork:
         """Return everything that goes on bit for bit from here; for B's own disk.
 
         The protection is not in it: whoever takes the network up gives it again, with the same secret.
+
+        Raises:
+            LocalProtocolError: The next batch was prepared.
         """
+        if self._ahead is not None:
+            raise LocalProtocolError("a network is kept between batches, not within one")
+        self.settle()
         tensors = {
             **self._learner.state(),
             "dropout": self._bottom_draws.generator.get_state(),
@@ -272,6 +305,7 @@ class ActiveNetwork:
 
     def weights_to_bytes(self) -> bytes:
         """Return the network as a model: without what only training needs."""
+        self.settle()
         weights = {f"weights.{name}": one for name, one in self._modules.state_dict().items()}
         return files.to_bytes(_ACTIVE, self._description(), weights)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from common.nets.backend import nn, torch
-from common.nets.modules import Draws, Encoder, Inputs, Layers, generator
+from common.nets.modules import Draws, Encoder, Inputs, Layers, generator, rectified
 from common.nets.recipe import Heads
 from common.nets.shape import FieldLayout, NetShape
 
@@ -74,11 +74,11 @@ class StudentModules(nn.Module):
     def forward(self, inputs: Inputs, draws: Draws | None) -> Views:
         """Return the views of a batch; `draws` only while training."""
         own, squares = self.own(inputs, draws)
-        logits = self.head_own(torch.relu(own), draws)[:, 0]
+        logits = self.head_own(rectified(own), draws)[:, 0]
         if not self.joint:
             return Views(logits, logits, logits, own, own, squares)
         imitation, more = self.partial(inputs, draws)
-        both = torch.relu(torch.cat([own, imitation], dim=1))
+        both = rectified(torch.cat([own, imitation], dim=1))
         fed = self.head_fed(both, draws)[:, 0]
         aside = self.head_aside(both[:, own.shape[1] :], draws)[:, 0]
         return Views(logits, fed, aside, own, imitation, squares + more)

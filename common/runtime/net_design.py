@@ -139,6 +139,7 @@ def optimisation_of(job: NetJob, rows: int) -> Optimisation:
         horizon=train.epochs * batches_in_epoch(rows, train.batch_size),
         embedding_l2=train.embedding_l2,
         weight_decay=train.weight_decay,
+        l2=job.model.l2,
     )
 
 

@@ -74,6 +74,8 @@ class NetConductor:
         # What is counted for a job without anybody else went to our own operator.
         outcome.own_traffic = self.life.traffic() if job.passive else (0, 0)
         outcome.losses = tuple(self._active.losses)
+        for notice in outcome.warnings():
+            await self._active.warn(notice)
         await asyncio.to_thread(write_net_artifacts, outcome, self._tools.store)
 
     async def _stage_one(self, source: Rows) -> tuple[ActiveRows, StageOne]:

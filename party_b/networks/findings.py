@@ -268,6 +268,23 @@ def _measured_split(results: Results) -> Measured | None:
     return Measured(NAMES[SPLIT], None, metrics_of(labels, results.teachers[0].test_logits))
 
 
+def scores_by_model(results: Results) -> dict[str, Floats]:
+    """Return the scores of every model of the job's own run on its test rows, by the reader's name."""
+    found = {NAMES.get(name, name): one.logits for (run, name), one in results.students.items() if run == 0}
+    tested = results.teachers[0].test_logits if results.teachers else None
+    return found if tested is None else {**found, NAMES[SPLIT]: tested}
+
+
+def undecided(scores: Mapping[str, Floats]) -> list[str]:
+    """Return a sentence for each model that gives all of several rows one and the same score."""
+    return [
+        f"{name} gives all {len(values):,} test rows the same score: it learnt nothing that tells them "
+        "apart. More rows, wider layers, another train.seed or a smaller embedding_l2 may help."
+        for name, values in scores.items()
+        if len(values) > 1 and values.min() == values.max()
+    ]
+
+
 def _outcomes(results: Results, which: str) -> list[lift.Outcome]:
     """Return every model's scores on `all` test rows, or on the `common` ones."""
     found = []

@@ -19,7 +19,14 @@ from common.runtime.epoch_store import EpochStore
 from common.runtime.saved_network import Part, SavedNetwork, keep_network, missing_rules
 from common.runtime.state import JobStore
 from common.types import Floats, Ints
-from party_b.networks.findings import Results, findings_of, lift_of, metrics_of
+from party_b.networks.findings import (
+    Results,
+    findings_of,
+    lift_of,
+    metrics_of,
+    scores_by_model,
+    undecided,
+)
 from party_b.networks.leaks import NetSize, net_flows, net_leaks
 from party_b.networks.rows import ActiveRows
 from party_b.networks.stage_one import StageOne
@@ -60,6 +67,10 @@ class NetOutcome:
     computing: Mapping[str, float] = field(default_factory=dict)
     own_traffic: tuple[int, int] = (0, 0)
     losses: tuple[str, ...] = ()
+
+    def warnings(self) -> list[str]:
+        """Return what its operator should know before the numbers are read."""
+        return undecided(scores_by_model(self.results))
 
     @property
     def results(self) -> Results:
@@ -174,7 +185,8 @@ def _stopped(job: NetJob, epochs: int) -> Literal["patience", "epochs"]:
 
 
 def _notes(outcome: NetOutcome) -> list[str]:
-    rows, notes = outcome.rows, [*outcome.rows.head.intake.sentences(), outcome.rows.label_note]
+    rows = outcome.rows
+    notes = [*outcome.warnings(), *rows.head.intake.sentences(), rows.label_note]
     notes += outcome.stage_one.notes
     if outcome.job.passive and not outcome.job.scorers:
         own = rows.student(outcome.job.runs[0])

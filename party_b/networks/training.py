@@ -146,16 +146,26 @@ class SplitTraining:
         role.begin(list(epoch_batches(len(parts.fit), train.batch_size, self._run.seed, number)))
         keep = (before.best,) if before.best else ()
         lines = {one.name: one.epoch(self._run.number, number, keep) for one in self._clients}
+        sizes = [*map(role.rows_of, range(role.batches)), len(parts.validation)]
         try:
+            parties = await self._from_all(lines, 0, sizes[0])
             for batch in range(role.batches):
-                parties = await self._from_all(lines, batch, role.rows_of(batch))
                 gradients = await self._work(self._step, role, parties)
                 for name, line in lines.items():
                     line.send(batch, gradients[name])
-            validated = await self._from_all(lines, role.batches, len(parts.validation))
+                # The others have what they wait for; the rest of the step is done meanwhile.
+                parties, _ = await asyncio.gather(
+                    self._from_all(lines, batch + 1, sizes[batch + 1]), self._work(self._settle, role)
+                )
         finally:
             await asyncio.gather(*(line.close() for line in lines.values()))
-        return await self._work(self._finish, role, before, validated)
+        return await self._work(self._finish, role, before, parties)
+
+    def _settle(self, role: ActiveSplit) -> None:
+        """End a step; keep B's half after the last one, while the others keep theirs."""
+        role.settle()
+        if role.is_done:
+            self._epochs.keep(self._run.number, role.epoch + 1, role.network.to_bytes())
 
     def _step(self, role: ActiveSplit, parties: Mapping[str, Singles]) -> Mapping[str, Singles]:
         rows, gradients = role.next_rows, role.step(parties)
@@ -185,7 +195,6 @@ class SplitTraining:
             rows = self._rows.common[parts.validation]
             validation = (*validation, measured(self._rows.labels[rows], role.scores(rows, validated)))
         after = Progress(role.epoch, (*before.losses, loss), validation).with_best(self._job.patience)
-        self._epochs.keep(run, after.epoch, role.network.to_bytes())
         self._epochs.checkpoint.keep(progress_name(run), after.to_json())
         self._epochs.forget(run, but=(after.best, after.epoch - 1, after.epoch))
         return after

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from benchmarks.jpl.data import Source, split
+from benchmarks.jpl.data import split
 from benchmarks.jpl.report import draw, print_leaks, print_lift
+from benchmarks.jpl.sets import Source
 from benchmarks.jpl.trials import SPLITNN, Plan, Result
 from common.nets.attacks import LabelLeak
 from common.nets.fields import FieldSettings

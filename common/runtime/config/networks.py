@@ -48,7 +48,11 @@ class NetData(JobData):
 
 
 class NetModel(Section):
-    """The networks: an embedding for each field of categories, a bottom at each party, a top at B."""
+    """The networks: an embedding for each field of categories, a bottom at each party, a top at B.
+
+    `l2` is the penalty of every algorithm, (l2/2)·‖W‖², on the weights of the layers. Biases are never
+    penalised, and embeddings by `train.embedding_l2`.
+    """
 
     kind: Literal["network"] = "network"
     embedding_dim: int = Field(default=8, ge=1, le=1024)
@@ -58,6 +62,8 @@ class NetModel(Section):
     dropout: float = Field(default=0.2, ge=0, lt=1)
     numbers: NumericRule = "quantile"
     bins: int = Field(default=32, ge=2, le=4096)
+    l2: float = Field(default=0.0, ge=0)
+    penalize_intercept: Literal[False] = False
 
 
 class NetTrain(Section):
