@@ -125,6 +125,22 @@ def test_a_backward_pass_after_the_next_forward_pass_uses_the_weights_of_its_own
     assert not np.array_equal(early.represent(everybody), late.represent(everybody))
 
 
+def test_a_prepared_batch_is_the_same_batch_and_no_other() -> None:
+    data = two_parties()
+    (passive, active), (second, ahead) = halves(data), halves(data)
+    batches = batches_of(data)
+    train_halves(passive, active, batches)
+    for rows in batches:
+        ahead.prepare(rows)
+        second.backward(rows, ahead.step(rows, {"a": second.forward(rows)}).gradients["a"])
+    assert ahead.to_bytes() == active.to_bytes()
+    ahead.prepare(batches[0])
+    with pytest.raises(LocalProtocolError):
+        ahead.to_bytes()
+    with pytest.raises(LocalProtocolError):
+        ahead.step(batches[1], {"a": second.forward(batches[1])})
+
+
 def test_gradients_out_of_turn_or_of_another_shape_are_refused() -> None:
     data = two_parties()
     passive, active = halves(data)
