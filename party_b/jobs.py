@@ -18,7 +18,7 @@ from common.rpc.failures import detail_of
 from common.rpc.pb import active_party_pb2 as pb
 from common.rpc.pb.job_pb2 import ErrorDetail
 from common.runtime.checkpoint import MAX_ATTEMPTS, Checkpoint
-from common.runtime.config.job_kinds import Job, kind_of
+from common.runtime.config.job_kinds import Job, kind_of, round_word
 from common.runtime.config.party import PartyConfig
 from common.runtime.state import STATUS_FILE, JobStore
 from common.runtime.stopwatch import Stopwatch
@@ -161,6 +161,7 @@ class ActiveJob:
     async def _publish(self, event: pb.JobEvent) -> None:
         event.job_id, event.phase = self.job_id, self.phase
         event.round, event.max_rounds = self.rounds, self.config.most_rounds
+        event.unit = round_word(self.config.algorithm)
         event.elapsed_s = time.time() - self.submitted_s
         event.sent_bytes, event.received_bytes = self.traffic()
         async with self._news:

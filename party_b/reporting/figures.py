@@ -18,22 +18,22 @@ _LOG_FROM = 30.0
 
 
 def loss_curve(
-    losses: Sequence[float | None], references: Mapping[str, float], width_in: float, height_in: float
+    losses: Sequence[float | None], references: Mapping[str, float], size_in: tuple[float, float], unit: str
 ) -> str:
     """Return an inline SVG of the losses by round; rounds without a loss are left out.
 
     Args:
         losses: One a round, None where it was not decrypted.
         references: Horizontal lines by label, such as the best loss of B alone.
-        width_in: Width in inches of 72 CSS pixels.
-        height_in: Height in the same unit.
+        size_in: Width and height in inches of 72 CSS pixels.
+        unit: What a round is called.
     """
     points = [
         (at, loss) for at, loss in enumerate(losses, start=1) if loss is not None and math.isfinite(loss)
     ]
     # Text stays text in the page's own font, and the same run gives the same bytes.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "colonnade", "font.size": 10}):
-        figure = Figure(figsize=(width_in, height_in), layout="constrained")
+        figure = Figure(figsize=size_in, layout="constrained")
         axes = figure.subplots()
         rounds, values = [at for at, _ in points], [loss for _, loss in points]
         axes.plot(
@@ -55,7 +55,7 @@ def loss_curve(
         everything = [*values, *references.values()]
         if everything and min(everything) > 0 and max(everything) > _LOG_FROM * min(everything):
             axes.set_yscale("log")
-        axes.set_xlabel("round", color=MUTED)
+        axes.set_xlabel(unit, color=MUTED)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
         axes.margins(x=0.02, y=0.1)
@@ -64,7 +64,7 @@ def loss_curve(
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.spines["bottom"].set_color(LINE)
         axes.tick_params(colors=MUTED, length=0)
-        return inline(figure, "training loss by round")
+        return inline(figure, f"training loss by {unit}")
 
 
 def inline(figure: Figure, label: str) -> str:

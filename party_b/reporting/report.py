@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from common.rpc.pb import job_pb2 as pb
 from common.runtime.config.job_base import JobBase
+from common.runtime.config.job_kinds import round_word
 from common.runtime.estimate import Estimate
 from common.types import Role
 from party_b.networks.figures import calibration_curve, overlap_curves
@@ -224,9 +225,10 @@ def _curves(record: RunRecord) -> Mapping[str, Markup] | None:
     if not any(loss is not None for loss in record.loss_history):
         return None
     # Our own drawing, made of numbers and fixed words: nothing in it needs escaping.
+    unit, sizes_in = round_word(record.algorithm), {"wide": (9.6, 3.4), "narrow": (4.7, 3.4)}
     return {
-        "wide": Markup(loss_curve(record.loss_history, record.reference_losses, 9.6, 3.4)),  # noqa: S704
-        "narrow": Markup(loss_curve(record.loss_history, record.reference_losses, 4.7, 3.4)),  # noqa: S704
+        name: Markup(loss_curve(record.loss_history, record.reference_losses, size_in, unit))  # noqa: S704
+        for name, size_in in sizes_in.items()
     }
 
 

@@ -28,6 +28,7 @@ from common.runtime.cli.console import ProgressLines
 from common.runtime.cli.follow import follow
 from common.runtime.cli.operator import operating, raise_if_unsuccessful
 from common.runtime.config.job import load_job
+from common.runtime.config.job_kinds import round_word
 from common.runtime.config.party import PartyConfig, load_party
 
 Write = Callable[[str, str], Path]
@@ -45,6 +46,7 @@ PARTY = """
 
 REPORT = {
     "job": "ridge",
+    "algorithm": "he_linear",
     "rounds": 2,
     "stopped_because": "max_rounds",
     "loss_history": [4.0, 1.0],
@@ -250,6 +252,13 @@ def test_news_within_a_phase_without_rounds_is_shown_at_once() -> None:
     lines.show(pb.JobEvent(phase="students", message="1 of 2 models: local", elapsed_s=0.6))
 
     assert [line.split()[3] for line in text.getvalue().splitlines()] == ["training", "eta"]
+
+
+def test_epochs_are_called_epochs() -> None:
+    text = io.StringIO()
+    progress = pb.JobEvent(phase="training", round=3, max_rounds=9, unit=round_word("vfb2"))
+    ProgressLines(Console(file=text, width=140)).show(progress)
+    assert "training    epoch 3/9" in text.getvalue()
 
 
 async def started_train(

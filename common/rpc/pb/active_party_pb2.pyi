@@ -205,6 +205,7 @@ class JobEvent(_message.Message):
     RECEIVED_BYTES_FIELD_NUMBER: _builtins.int
     RECORD_FIELD_NUMBER: _builtins.int
     NOTICE_FIELD_NUMBER: _builtins.int
+    UNIT_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     phase: _builtins.str
     """opening | aligning | preparing | training | students | scoring | serving | evaluating | closing | ended"""
@@ -218,6 +219,8 @@ class JobEvent(_message.Message):
     received_bytes: _builtins.int
     notice: _builtins.str
     """a warning that stays readable, besides the progress"""
+    unit: _builtins.str
+    """what the rounds of this algorithm are called: round | epoch"""
     @_builtins.property
     def record(self) -> Global___JobRecord: ...
     def __init__(
@@ -235,10 +238,11 @@ class JobEvent(_message.Message):
         received_bytes: _builtins.int = ...,
         record: Global___JobRecord | None = ...,
         notice: _builtins.str = ...,
+        unit: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_eta_s", b"_eta_s", "_loss", b"_loss", "eta_s", b"eta_s", "loss", b"loss", "record", b"record"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_eta_s", b"_eta_s", "_loss", b"_loss", "elapsed_s", b"elapsed_s", "eta_s", b"eta_s", "job_id", b"job_id", "loss", b"loss", "max_rounds", b"max_rounds", "message", b"message", "notice", b"notice", "phase", b"phase", "received_bytes", b"received_bytes", "record", b"record", "round", b"round", "sent_bytes", b"sent_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_eta_s", b"_eta_s", "_loss", b"_loss", "elapsed_s", b"elapsed_s", "eta_s", b"eta_s", "job_id", b"job_id", "loss", b"loss", "max_rounds", b"max_rounds", "message", b"message", "notice", b"notice", "phase", b"phase", "received_bytes", b"received_bytes", "record", b"record", "round", b"round", "sent_bytes", b"sent_bytes", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__eta_s: _TypeAlias = _typing.Literal["eta_s"]  # noqa: Y015
     _WhichOneofArgType__eta_s: _TypeAlias = _typing.Literal["_eta_s", b"_eta_s"]  # noqa: Y015

@@ -153,7 +153,7 @@ def progress_text(event: JobEvent) -> str:
     """Return round, loss, time left, bytes sent and received, as far as the event has them."""
     parts = []
     if event.round:
-        parts.append(f"round {event.round}/{event.max_rounds}")
+        parts.append(f"{event.unit or 'round'} {event.round}/{event.max_rounds}")
     if event.HasField("loss"):
         parts.append(f"loss {event.loss:.6g}")
     if event.HasField("eta_s"):

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from common.data.wording import counted
 from common.runtime.cli.console import PlainTable, duration, say, size
+from common.runtime.config.job_kinds import round_word
 
 _METRIC_NAMES = {
     "r2": "R²",
@@ -132,7 +133,7 @@ def measured_rows(report: Report) -> Literal["test", "train"]:
 def summary(report: Report) -> str:
     """Return the outcome of a job in one line."""
     losses = [loss for loss in report.get("loss_history") or [] if loss is not None]
-    unit = "epoch" if report.get("networks") or report.get("vfb2") else "round"
+    unit = round_word(report["algorithm"])
     parts = [
         f"{counted(report['rounds'], unit)} in {duration(report['seconds']['total'])}",
         f"stopped by {report['stopped_because']}",

@@ -6,7 +6,7 @@ import difflib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import Discriminator, Tag, ValidationError
 
@@ -23,6 +23,11 @@ Job: TypeAlias = JobConfig | PredictJob | AloneJob | NetJob | Vfb2Job
 
 _REGRESSION, _PREDICT, _ALONE, _NET, _VFB2 = "regression", "predict", "local", "network", "vfb2"
 _NETS = ("splitnn", "jpl", "fpd")
+
+
+def round_word(algorithm: str) -> Literal["round", "epoch"]:
+    """Return what users call a round of an algorithm."""
+    return "epoch" if algorithm in ("vfb2", *_NETS) else "round"
 
 
 def _kind(value: object) -> str:
