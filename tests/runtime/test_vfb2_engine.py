@@ -225,6 +225,25 @@ async def test_a_torn_last_record_is_dropped_and_a_damaged_checkpoint_is_told(tm
         kept_from_bytes(b"PK\x03\x04 nothing", LIMITS)
 
 
+@pytest.mark.parametrize("step", ["barrier", "checkpoint"])
+async def test_records_are_on_the_disk_in_the_order_in_which_they_came(tmp_path, step):
+    """The first is not being written yet when the step takes it along and another one comes."""
+    journal = Journal(tmp_path)
+    journal.append(b"first")
+    if step == "barrier":
+        journal.barrier(lambda: None)
+    else:
+        journal.checkpoint(_not_to_be_had, lambda: None)
+    journal.append(b"second")
+    await journal.flushed()
+    assert Journal(tmp_path).recover().records == [b"first", b"second"]
+
+
+def _not_to_be_had():
+    # As if the process was killed before the checkpoint was whole.
+    raise OSError("killed")
+
+
 async def test_records_that_wait_are_flushed_together(tmp_path):
     journal, flushes = Journal(tmp_path), []
     journal.listen(lambda: flushes.append(journal.durable))

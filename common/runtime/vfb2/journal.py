@@ -179,9 +179,13 @@ class Journal:
     def _reached(self, written: int, durable: int) -> None:
         self.written, self.durable = max(self.written, written), max(self.durable, durable)
 
-    async def _do(self, work: Callable[[], None], *then: Callable[[], None]) -> None:
+    def _do(self, work: Callable[[], None], *then: Callable[[], None]) -> Coroutine[None, None, None]:
+        """Give work to the writing thread, now: the order of calls is the order on the disk."""
+        return self._done(self._loop.run_in_executor(self._writer, work), *then)
+
+    async def _done(self, work: asyncio.Future[None], *then: Callable[[], None]) -> None:
         try:
-            await self._loop.run_in_executor(self._writer, work)
+            await work
         except OSError as exc:
             self.failed = StateError.unwritable(self._folder, exc)
             self._on_durable()
