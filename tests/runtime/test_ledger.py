@@ -148,6 +148,22 @@ def test_service_and_operator_write_one_chain(tmp_path: Path) -> None:
     assert len(list((tmp_path / "ledger").glob("*.jsonl"))) > 3
 
 
+@pytest.mark.parametrize("garbled", [b"", b"\xff" * 128, b"0" * 128, b"1 2 3".ljust(128)])
+def test_a_head_that_was_garbled_meanwhile_stops_what_leaves_until_a_service_begins_anew(
+    tmp_path: Path, garbled: bytes
+) -> None:
+    tap, head = wiretap(tmp_path), tmp_path / "ledger" / "head"
+    tap.encode(scores(1.0), "party_b")
+    head.write_bytes(garbled)
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="the head of party_a's ledger was changed"):
+            tap.encode(scores(2.0), "party_b")
+    assert verify(tmp_path).problems
+
+    wiretap(tmp_path).encode(scores(3.0), "party_b")
+    assert (verify(tmp_path).entries, verify(tmp_path).problems) == (2, ())
+
+
 FULL = """
 import resource, signal, sys
 from pathlib import Path

@@ -32,7 +32,6 @@ HEAD = "head"
 _HEAD_BYTES = 128
 _SEGMENT_BYTES = 64 << 20
 _MOST_JOBS = 1024
-_LONGEST_NAME = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ class Ledger:
             return
         if self._lock < 0:
             self.open()
-        message, job = passage.message, passage.job_id[:_LONGEST_NAME]
+        message, job = passage.message, passage.job_id
         amount = amount_in(message, self._moduli.get(job, 0))
         if amount.modulus_bytes:
             self._moduli[job] = amount.modulus_bytes
@@ -175,9 +174,18 @@ class Ledger:
     def _catch_up(self) -> None:
         """Go on where another process of this party has written."""
         told = os.pread(self._lock, _HEAD_BYTES, 0)
-        if told != self._told:
+        if told == self._told:
+            return
+        try:
             self._open(Head.parse(told))
-            self._told = told
+        except ValueError as exc:
+            raise LedgerError(
+                f"the head of {self._party}'s ledger was changed by something that is no ledger",
+                where=str(self._folder / HEAD),
+                advice="Copy the folder and run `vfl ledger verify` on it; then start the service again, it "
+                "finds the end in the entries. No message leaves until then.",
+            ) from exc
+        self._told = told
 
     def _recover(self) -> None:
         """Find the end: where the head says, or beyond it if a process was killed before it told the head."""
