@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.descriptor import FileDescriptor
 
 from common.errors import LocalProtocolError
-from common.rpc import pb
 from common.rpc.channels import open_channel
 from common.rpc.disclosure import disclosure_of, rpc_messages, undeclared_messages
 from common.rpc.pb import disclosure_pb2, he_linear_pb2, job_pb2
 from common.rpc.pb.disclosure_pb2 import Disclosure, disclosure
 from common.rpc.tls import Security
 from common.rpc.wiretap import Wiretap
+from tests.rpc.schema import our_files
 
 STRING, MESSAGE = (
     descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
     descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE,
 )
-
-
-def our_files() -> list[FileDescriptor]:
-    names = [module.name for module in pkgutil.iter_modules(pb.__path__) if module.name.endswith("_pb2")]
-    return [importlib.import_module(f"{pb.__name__}.{name}").DESCRIPTOR for name in names]
 
 
 def message_type(*, outer: Disclosure | None, inner: Disclosure | None) -> Any:
