@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from common.types import Role
 
-WIDTH, HEIGHT = 460, 284
+WIDTH = 460
 _BOX_WIDTH, _BOX_HEIGHT = 132, 64
 _GAP = 19  # Between parallel arrows; the numbers on them have a radius of 9.
+_RADIUS, _MARGIN = 10.0, 4.0
 _CENTRES: Mapping[Role, tuple[float, float]] = {
     "coordinator": (230.0, 36.0),
     "passive": (72.0, 246.0),
@@ -62,13 +63,18 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Diagram:
-    """Boxes, arrows, and the flows with the number of their arrow."""
+    """Boxes, arrows, and the flows with the number of their arrow.
+
+    Attributes:
+        top: Where the drawing begins: no line is left for a role that the job has not.
+    """
 
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
     flows: tuple[tuple[int, Flow], ...]
+    top: float
+    height: float
     width: int = WIDTH
-    height: int = HEIGHT
 
 
 def draw(parties: Mapping[str, Role], flows: Iterable[Flow]) -> Diagram:
@@ -89,7 +95,11 @@ def draw(parties: Mapping[str, Role], flows: Iterable[Flow]) -> Diagram:
     ]
     boxes = tuple(_box(role, parties) for role in _CENTRES if role in parties.values())
     numbered.sort(key=lambda pair: pair[0])
-    return Diagram(boxes, tuple(arrows), tuple(numbered))
+    extents = [(box.top - _MARGIN, box.top + box.height + _MARGIN) for box in boxes]
+    extents += [(arrow.label[1] - _RADIUS, arrow.label[1] + _RADIUS) for arrow in arrows]
+    top = min(above for above, _ in extents)
+    height = max(below for _, below in extents) - top
+    return Diagram(boxes, tuple(arrows), tuple(numbered), top, height)
 
 
 def _box(role: Role, parties: Mapping[str, Role]) -> Box:

@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from common.types import Role
 from party_b.reporting.diagram import Flow, draw
 from party_b.reporting.evaluation import Lift
 from party_b.reporting.report import ModelPart, RowCounts, RunRecord, Traffic, report_html, report_json
@@ -211,7 +212,7 @@ def test_no_arrow_of_the_diagram_enters_a_box() -> None:
     for arrow in diagram.arrows:
         for x, y in (arrow.start, arrow.end, arrow.label):
             assert 0 <= x <= diagram.width
-            assert 0 <= y <= diagram.height
+            assert diagram.top <= y <= diagram.top + diagram.height
             inside = [
                 box
                 for box in diagram.boxes
@@ -219,6 +220,21 @@ def test_no_arrow_of_the_diagram_enters_a_box() -> None:
             ]
             assert not inside
         assert arrow.start != arrow.end
+
+
+@pytest.mark.parametrize("protections", [("clear",), ("clear", "masked", "encrypted")])
+def test_a_drawing_without_a_coordinator_leaves_no_room_for_one_and_cuts_nothing_off(
+    protections: tuple[str, ...],
+) -> None:
+    parties: dict[str, Role] = {"party_a": "passive", "party_b": "active"}
+    ways = (("party_a", "party_b"), ("party_b", "party_a"))
+    diagram = draw(parties, [Flow(*way, "numbers", "10", how) for way in ways for how in protections])
+    box = diagram.boxes[0]
+    numbers = [arrow.label[1] for arrow in diagram.arrows]
+    assert len(set(numbers)) == 2 * len(protections)
+    highest, lowest = min(box.top, *numbers), max(box.top + box.height, *numbers)
+    assert diagram.top < highest < diagram.top + 12
+    assert lowest < diagram.top + diagram.height < lowest + 12
 
 
 def test_amounts_are_written_for_people() -> None:
