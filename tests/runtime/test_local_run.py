@@ -95,7 +95,7 @@ def test_services_end_when_the_command_that_started_them_is_killed() -> None:
     assert process.stdout.readline() == b"up\n"
     process.kill()
     # The pipe ends when the last process that holds it does.
-    process.communicate(timeout=30)
+    process.communicate(timeout=300)
 
 
 def test_throw_away_certificates_need_no_warning_about_their_end(tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ import pytest
 
 Write = Callable[[str, str], Path]
 
+# A bound for what would never end, not a measure: a busy machine takes its time to start Python.
+ENOUGH_S = 300
+
 # The smallest service that has a life of its own.
 SERVICE = """
 import sys
@@ -68,7 +71,7 @@ def test_a_service_says_where_it_listens_and_ends_with_0_when_told_to(
     assert process.stdout.readline() == "party_a listening on 127.0.0.1:43211\n"
 
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=ENOUGH_S)
 
     assert process.returncode == 0
     assert out == ""
@@ -81,7 +84,7 @@ def test_a_second_service_on_the_same_state_is_refused(start: Start) -> None:
     first.stdout.readline()
 
     second = start(config="again.yaml")
-    _, err = second.communicate(timeout=30)
+    _, err = second.communicate(timeout=ENOUGH_S)
 
     assert second.returncode == 2
     assert "another service" in err
@@ -89,7 +92,7 @@ def test_a_second_service_on_the_same_state_is_refused(start: Start) -> None:
 
 def test_an_unexpected_error_is_one_line_that_holds_no_value(start: Start) -> None:
     process = start(line="raise ValueError('row 7 holds 151.0')")
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=ENOUGH_S)
 
     assert process.returncode == 1
     assert "a bug in Colonnade (ValueError)" in err
@@ -118,7 +121,7 @@ def test_the_log_names_an_error_and_shows_its_text_only_to_debug(start: Start, d
     assert process.stdout is not None
     process.stdout.readline()
     process.terminate()
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=ENOUGH_S)
 
     assert "a job failed" in err
     assert "never retrieved" in err
@@ -131,7 +134,7 @@ def test_the_log_names_an_error_and_shows_its_text_only_to_debug(start: Start, d
 
 def test_debug_shows_the_traceback(start: Start) -> None:
     process = start("--debug", line="raise ValueError('x')")
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=ENOUGH_S)
 
     assert process.returncode == 1
     assert "Traceback" in err
@@ -140,7 +143,7 @@ def test_debug_shows_the_traceback(start: Start) -> None:
 def test_an_error_of_ours_is_its_block_and_its_exit_code(start: Start) -> None:
     line = "from common.errors import PeerRefused; raise PeerRefused('no', where='c at x:1', advice='ask')"
     process = start(line=line)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=ENOUGH_S)
 
     assert process.returncode == 3
     assert "error: no\n  where: c at x:1\n  do:    ask\n" in err
