@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from common.errors import Refused, RemoteProtocolError
 from common.nets.protect import Singles
@@ -14,8 +15,9 @@ from common.runtime.config.predict import PredictJob
 from common.runtime.guest.align_calls import AlignmentCalls
 from common.runtime.guest.job_calls import JobCalls
 from common.runtime.guest.quota import DailyQuota
+from common.runtime.net_design import encoded
 from common.runtime.net_halves import saved_bottom
-from common.runtime.new_rows import NewRows, read_new_rows
+from common.runtime.new_rows import NewFields, open_new_rows
 from common.runtime.saved_network import LoadedNetwork, load_network
 from common.runtime.state import JobStore
 from common.runtime.wire_numbers import WireRows
@@ -27,7 +29,7 @@ class NetScorable:
     """A network of this party, and the new rows that a job wants represented by it."""
 
     network: LoadedNetwork
-    rows: NewRows = field(repr=False)
+    rows: NewFields = field(repr=False)
 
 
 def net_scorable(own: PartyConfig, job: PredictJob, store: JobStore, least: int) -> NetScorable:
@@ -62,11 +64,10 @@ def net_scorable(own: PartyConfig, job: PredictJob, store: JobStore, least: int)
         raise Refused(
             "a split network scores batches only", advice="vfl predict JOB --dataset NAME --out FILE"
         )
-    rows = read_new_rows(own, job, saved)
-    if rows.table.rows < least:
-        raise Refused(
-            f"the policy of {own.party} scores {least} rows at least; the data set has {rows.table.rows}"
-        )
+    rows = open_new_rows(own, job, saved)
+    read = rows.head.table.rows
+    if read < least:
+        raise Refused(f"the policy of {own.party} scores {least} rows at least; the data set has {read}")
     return NetScorable(network, rows)
 
 
@@ -74,12 +75,19 @@ class NetPredictionCalls(JobCalls):
     """The state of one prediction with a split network at one passive party."""
 
     def __init__(
-        self, job: PredictJob, scorable: NetScorable, alignment: AlignmentCalls, quota: DailyQuota
+        self,
+        job: PredictJob,
+        scorable: NetScorable,
+        alignment: AlignmentCalls,
+        quota: DailyQuota,
+        folder: Path,
     ) -> None:
+        """Have the rows encoded in a folder, which ends with the job."""
         super().__init__(alignment)
         self._job = job
         self._scorable = scorable
         self._quota = quota
+        self._folder = folder
         self._sent = 0
         self._turn = asyncio.Lock()
         self._values: Singles | None = None
@@ -107,12 +115,12 @@ class NetPredictionCalls(JobCalls):
 
     def notes(self) -> list[str]:
         """Return what became of this party's own rows."""
-        rows = self._scorable.rows
+        rows = self._scorable.rows.head
         return [f"{rows.table.rows:,} new rows, {self._sent:,} represented", *rows.notes]
 
     def _represent(self, rows: Ints) -> Singles:
         if not len(rows):
             raise RemoteProtocolError("no row is common, and none can be represented")
         saved = self._scorable.network.saved
-        table = self._scorable.rows.table.take(rows)
-        return saved_bottom(self._scorable.network.weights, saved.plan.encode(table), saved.release)
+        own = encoded(self._scorable.rows.rows, rows, saved.plan, self._folder)
+        return saved_bottom(self._scorable.network.weights, own.rows, saved.release)

@@ -130,14 +130,15 @@ class _Servicer(Vfb2Guest, GramServicer, SplitServicer):
     ) -> pb.OpenJobReply:
         require_networks(self._own.party)
         found = await asyncio.to_thread(net_scorable, self._own, job, self._tools.store, least)
-        table = found.rows.table
+        table = found.rows.head.table
         alignment = await self._alignment(job, table.ids, least)
         reply = await self._opening(request, job, table, alignment)
         reply.model_digest = found.network.digest
         if request.preflight:
             reply.columns = len(found.network.saved.plan.names)
             return reply
-        hosted = await self._host.add(request, job, NetPredictionCalls(job, found, alignment, quota))
+        folder = Checkpoint.of(self._tools.store, request.turn.job_id).folder / "rows"
+        hosted = await self._host.add(request, job, NetPredictionCalls(job, found, alignment, quota, folder))
         hosted.attendees.expect((job.active,))
         hosted.state.opened.set_result(reply)
         return reply

@@ -93,8 +93,12 @@ class PredictionConductor:
         """Return B's part of the model."""
         return load_model(self._tools.store, self._job.model, self._tools.own.party)[0]
 
+    def _read(self, model: Model) -> NewRows:
+        """Return B's own new rows."""
+        return read_new_rows(self._tools.own, self._job, model)
+
     async def _open(self) -> tuple[Model, NewRows, Opened]:
-        job, own = self._job, self._tools.own
+        job = self._job
         others = ", ".join(job.guests) or "nobody else"
         await self._active.enter("opening", f"opening the prediction with {others}")
         model = await asyncio.to_thread(self._load)
@@ -104,7 +108,7 @@ class PredictionConductor:
                 f"the model of job {job.model} has parts at {', '.join(elsewhere) or 'no other party'}; "
                 f"the prediction names {others}"
             )
-        rows = await asyncio.to_thread(read_new_rows, own, job, model)
+        rows = await asyncio.to_thread(self._read, model)
         opened = await self.life.open(OwnRows(rows.table.ids, _LEAST_COMMON))
         for name, reply in opened.replies.items():
             _require_same_model(model, name, reply)

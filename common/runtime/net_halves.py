@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from common.data.scanned import Rows
 from common.errors import ConfigError, Refused
 from common.nets.available import require_torch
 from common.nets.encoded import EncodedRows
+from common.nets.fields import FieldPlan
 from common.nets.protect import LabelDP, Marvell, MaxNorm, NoProtection, Protection, Release, Singles
 from common.nets.shape import NetSettings
 from common.runtime.config.networks import NetJob, Run
@@ -104,12 +106,20 @@ def saved_bottom(weights: bytes, rows: EncodedRows, release: Release) -> Singles
     return PassiveNetwork.from_bytes(weights, rows, release).represent(np.arange(len(rows)))
 
 
-def saved_scores(weights: bytes, rows: EncodedRows) -> Floats:
-    """Return the scores of new rows by a saved model of the active party's alone, (n,)."""
+def saved_scores(weights: bytes, plan: FieldPlan, rows: Rows) -> Floats:
+    """Return the scores of new rows by a saved model of the active party's alone, (n,).
+
+    Raises:
+        DataError: The source is broken, or is not what it was.
+    """
     make_ready()
     from common.nets.student import Student
 
-    return Student.from_bytes(weights).logits(rows)
+    student = Student.from_bytes(weights)
+    scores = np.empty(rows.head.rows)
+    for cells in rows.batches(plan.names):
+        scores[cells.rows] = student.logits(plan.encode_columns(cells.columns, len(cells.rows)))
+    return scores
 
 
 def saved_top(weights: bytes, rows: EncodedRows, representations: Mapping[str, Singles]) -> Floats:

@@ -114,7 +114,7 @@ class GuestDisk:
         return OpenedJob(job_id, _job_of(kept["job"]), int(kept["attempt"]))
 
     def unfinished(self) -> Iterator[OpenedJob]:
-        """Yield every job that was opened and has not ended; tidy up after those that have."""
+        """Yield every job that was opened and can go on; tidy up after all others."""
         for job_id in self._store.list_jobs():
             try:
                 found = self.opened(job_id)
@@ -123,7 +123,7 @@ class GuestDisk:
                 continue
             if found is not None:
                 yield found
-            elif self._store.has(job_id, STATUS_FILE):
+            else:
                 self.discard(job_id)
 
     def require_unused(self, turn: pb.Turn, job: Job) -> None:

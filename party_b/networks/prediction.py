@@ -8,15 +8,18 @@ from common.data.table import Table
 from common.errors import Refused, RemoteProtocolError
 from common.nets.protect import Singles
 from common.rpc.pb.splitnn_pb2 import RepresentRowsRequest
+from common.runtime.checkpoint import Checkpoint
 from common.runtime.config.predict import PredictJob
+from common.runtime.net_design import encoded
 from common.runtime.net_halves import require_networks, saved_scores, saved_top
+from common.runtime.new_rows import NewFields, NewRows, open_new_rows
 from common.runtime.saved_network import LoadedNetwork, SavedNetwork, load_network
 from common.runtime.wire_numbers import WireReader, WireRows
 from party_b.job_life import JobLife, Tools, turn_of
 from party_b.jobs import ActiveJob
 from party_b.passive_line import PassiveLine
 from party_b.prediction import PredictionConductor
-from party_b.prediction_outcome import ScoredOutcome
+from party_b.prediction_outcome import Model, ScoredOutcome
 from party_b.scoring_desk import ScoringDesk
 
 
@@ -47,6 +50,7 @@ class NetPredictionConductor(PredictionConductor):
         self._representing = [RepresentingClient(name, *arguments) for name in job.passive]
         self.life = JobLife(active, tools, self._representing)
         self._network: LoadedNetwork | None = None
+        self._fields: NewFields | None = None
 
     def _load(self) -> SavedNetwork:
         own, job = self._tools.own, self._job
@@ -59,16 +63,23 @@ class NetPredictionConductor(PredictionConductor):
             )
         return self._network.saved
 
+    def _read(self, model: Model) -> NewRows:
+        self._fields = open_new_rows(self._tools.own, self._job, model)
+        return self._fields.head
+
     async def _score(self, outcome: ScoredOutcome, table: Table) -> None:
-        if self._network is None:
+        if self._network is None or self._fields is None:
             raise Refused(f"the model of job {self._job.model} is no network")
         weights, plan = self._network.weights, self._network.saved.plan
-        rows = await self.life.watch.thread("scores", plan.encode, table)
+        rows, common = self._fields.rows, outcome.aligned.alignment.rows
         if self._network.saved.part == "student":
-            scores = await self.life.watch.thread("scores", saved_scores, weights, rows)
+            every = await self.life.watch.thread("scores", saved_scores, weights, plan, rows)
+            scores = every[common]
         else:
+            folder = Checkpoint.of(self._tools.store, outcome.job_id).folder / "rows"
+            own = await self.life.watch.thread("scores", encoded, rows, common, plan, folder)
             parties = await self._representations(outcome)
-            scores = await self.life.watch.thread("scores", saved_top, weights, rows, parties)
+            scores = await self.life.watch.thread("scores", saved_top, weights, own.rows, parties)
         if self._job.mode == "online":
             await self._serve(outcome, scores)
             return

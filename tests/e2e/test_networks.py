@@ -51,6 +51,9 @@ async def test_a_split_network_predicts_with_both_halves_what_it_predicted_in_tr
     assert two.model("party_b", job_id)["features"] == ["city", "device", "age"]
     assert (two.state("party_a", job_id) / "network.safetensors").exists()
     assert two.unlike(job_id) == []
+    # One row would need A each time; a batch is what A's policy is about.
+    asked = two.vfl("predict", job.job, "--dataset", "again", "--id", next(iter(again)))
+    assert_error(asked, 3, ["a split network scores batches, not single rows", "--out FILE.csv"])
 
 
 @pytest.mark.parametrize("algorithm", ["jpl", "fpd"])

@@ -27,8 +27,14 @@ from common.data.reading import TableRequest, read_table
 from common.data.parquet_source import open_parquet
 from common.data.scanned import open_rows
 from common.data.source import ParquetFiles
+from common.nets.field_kinds import HashedField
 from common.nets.field_stream import encode, learn
-from common.nets.fields import FieldSettings
+from common.nets.fields import FieldPlan, FieldSettings
+from common.nets.recipe import Recipe
+from common.nets.shape import NetSettings
+from common.nets.student import Student
+from common.nets.student_modules import StudentModules
+from common.runtime.net_halves import saved_scores
 
 request = TableRequest("d", IdRule("id"), preparation=Preparation(types={"default": "categorical"}))
 
@@ -39,6 +45,15 @@ def streamed(path):
     rows = open_rows(ParquetFiles(path), request)
     plan = learn(rows, np.arange(rows.head.rows), FieldSettings(hash_buckets=4096))
     return encode(rows, plan, np.arange(rows.head.rows), path.parent).indices.shape
+
+def scored(path):
+    # By a network of the active party's own, as new rows are scored.
+    rows = open_rows(ParquetFiles(path), request)
+    plan = FieldPlan(tuple(HashedField(f"c{at}", 64) for at in range(WIDTH)))
+    settings, recipe = NetSettings(), Recipe(heads="own")
+    modules = StudentModules(plan.layout, settings.shape, settings.shape.width, recipe.heads, 0)
+    weights = Student(plan.layout, settings, recipe, [modules]).to_bytes()
+    return len(saved_scores(weights, plan, rows)), WIDTH
 
 def peak():
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
@@ -79,5 +94,6 @@ def grown(files: list[Path], work: str) -> int:
     return mebibytes
 
 
-def test_its_rows_are_encoded_in_the_memory_of_a_batch(files: list[Path]) -> None:
-    assert grown(files, "streamed") < grown(files, "whole") / 3
+@pytest.mark.parametrize("work", ["streamed", "scored"])
+def test_its_rows_are_encoded_and_scored_in_the_memory_of_a_batch(files: list[Path], work: str) -> None:
+    assert grown(files, work) < grown(files, "whole") / 3
