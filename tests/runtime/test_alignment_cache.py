@@ -9,7 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from common.errors import RemoteProtocolError
 from common.runtime.alignment_cache import Alignment, AlignmentCache, AlignmentKey
+from common.runtime.compute import InProcessExecutor
+from common.runtime.guest.align_calls import AlignmentCalls, OwnIds
 
 KEY = AlignmentKey("b", ("a", "a2"), "patients", "strip=true", "00ff")
 ALIGNMENT = Alignment(bytes(range(16)), np.array([4, 0, 2]))
@@ -72,3 +75,18 @@ def test_nobody_else_can_read_it(tmp_path: Path) -> None:
     AlignmentCache(tmp_path).keep(KEY, ALIGNMENT)
     (path,) = (tmp_path / "alignments").iterdir()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(("least", "serves"), [(3, True), (4, False)])
+async def test_an_alignment_of_fewer_rows_than_a_job_has_to_have_does_not_serve_it(
+    tmp_path: Path, least: int, serves: bool
+) -> None:
+    """Else rows that were aligned for training could be scored although the policy asks for more."""
+    cache = AlignmentCache(tmp_path)
+    cache.keep(KEY, ALIGNMENT)
+    own = OwnIds("a", ("b", "a2"), ("u", "v", "w", "x", "y"), KEY, least)
+    calls = AlignmentCalls(own, cache, InProcessExecutor())
+    assert await calls.kept(ALIGNMENT.alignment_id) == serves
+    if not serves:
+        with pytest.raises(RemoteProtocolError, match="not kept here"):
+            calls.rows(ALIGNMENT.alignment_id, 3)
