@@ -39,6 +39,8 @@ class ActiveJob:
     job_id: str
     config: Job
     submitted_s: float = field(default_factory=time.time)
+    # The same moment by a clock that nobody sets while the job runs.
+    begun_s: float = field(default_factory=time.monotonic)
     attempt: int = 0
     losses: list[str] = field(default_factory=list)  # of parties, in words, with time and round
     remarks: list[str] = field(default_factory=list)  # for the report: what was decided before it began
@@ -162,7 +164,7 @@ class ActiveJob:
         event.job_id, event.phase = self.job_id, self.phase
         event.round, event.max_rounds = self.rounds, self.config.most_rounds
         event.unit = round_word(self.config.algorithm)
-        event.elapsed_s = time.time() - self.submitted_s
+        event.elapsed_s = time.monotonic() - self.begun_s
         event.sent_bytes, event.received_bytes = self.traffic()
         async with self._news:
             self._events.append(event)
@@ -328,6 +330,7 @@ def _recalled(job_id: str, kept: dict[str, object]) -> ActiveJob:
     config = kind_of(kept["job"]).model_validate_json(json.dumps(kept["job"]))
     job = ActiveJob(job_id, config, recalled=True)
     job.submitted_s, job.ended_s = float(str(kept["submitted_unix_s"])), float(str(kept["ended_unix_s"]))
+    job.begun_s -= max(0.0, time.time() - job.submitted_s)
     job.status = pb.JobStatus.Value(str(kept["status"]))
     job.phase = "ended" if job.ended_s else "queued"
     job.rounds = int(str(kept["rounds"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,18 @@ async def test_a_job_that_is_lost_at_the_same_place_again_and_again_is_given_up(
     assert job.may_go_on()
     job.attempt = MAX_ATTEMPTS
     assert not job.may_go_on()
+
+
+async def test_a_clock_that_is_set_back_leaves_a_job_s_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of progress come by that time: they would stay away for as long as the clock was set back."""
+    job = ActiveJob("kept-1", JOB)
+    await job.advance("before")
+    monkeypatch.setattr(time, "time", lambda: job.submitted_s - 3600.0)
+    await job.advance("after")
+    await job.end(pb.JOB_FINISHED, "finished")
+    times = [event.elapsed_s async for event in job.watch()]
+    assert len(times) == 3
+    assert 0.0 <= times[0] <= times[1] <= times[2]
 
 
 async def test_what_a_job_needed_to_go_on_goes_when_it_ends(store: JobStore) -> None:
