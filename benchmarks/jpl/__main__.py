@@ -28,7 +28,7 @@ from rich.console import Console
 from benchmarks.jpl.latency import measure
 from benchmarks.jpl.report import draw, print_leaks, print_lift
 from benchmarks.jpl.trials import Guards, Plan, Result, local_validation, run_seed
-from common.nets.comparison import ablations, methods
+from common.nets.baselines import ablations, methods
 from common.nets.lift import Outcome
 from common.nets.protect import LabelDP, Marvell, MaxNorm, Release
 from common.nets.recipe import Recipe
@@ -68,9 +68,9 @@ def main() -> None:
 
 
 def _lift(plan: Plan, options: argparse.Namespace, executor: ProcessPoolExecutor) -> list[Outcome]:
-    recipes = dict(methods())
+    recipes = methods()
     if options.ablations:
-        recipes |= ablations(recipes["jpl"])
+        recipes |= {f"jpl − {term}": one for term, one in ablations(recipes["jpl"]).items()}
     jobs = [
         executor.submit(run_seed, plan, seed, overlap, recipes)
         for overlap, seed in product(options.overlaps, options.seeds)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
-from common.nets.recipe import Recipe, Terms
+from common.nets.recipe import PAPER, Recipe, Terms
 
 _NOTHING = {
     "labels": 0.0,
@@ -53,3 +53,32 @@ def jpl_without_a(recipe: Recipe) -> Recipe:
 def twice(recipe: Recipe) -> Recipe:
     """Return the mean of two such students with seeds of their own: what averaging is worth by itself."""
     return replace(recipe, members=2 * recipe.members)
+
+
+def methods(own_jpl: Recipe | None = None, members: int = 1) -> dict[str, Recipe]:
+    """Return the students to compare, by name: baselines, controls and JPL.
+
+    Args:
+        own_jpl: What to call `jpl`; None for the defaults.
+        members: Networks that each of them averages; those called twice average two times as many.
+    """
+    student = own_jpl or jpl()
+    single = {
+        "local": local(),
+        "local_twice": twice(local()),
+        "fpd": fpd(),
+        "fpd_twice": twice(fpd()),
+        "jpl_without_a": jpl_without_a(student),
+        "jpl": student,
+        "jpl_twice": twice(student),
+        "jpl_paper": jpl(PAPER),
+    }
+    return {name: replace(one, members=members * one.members) for name, one in single.items()}
+
+
+def ablations(recipe: Recipe) -> dict[str, Recipe]:
+    """Return the recipe without each term that it has, by the term's name; none if it has but one."""
+    used = [one.name for one in fields(Terms) if getattr(recipe.terms, one.name) > 0]
+    if len(used) == 1:
+        return {}
+    return {name: replace(recipe, terms=replace(recipe.terms, **{name: 0.0})) for name in used}

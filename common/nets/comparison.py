@@ -1,14 +1,13 @@
-"""Methods × seeds × overlaps: every student of one trial, and the ablation of each term."""
+"""Methods × seeds × overlaps: every student of one trial."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
-from common.nets import baselines
 from common.nets.lift import Outcome
-from common.nets.recipe import PAPER, Patience, Recipe, Terms
+from common.nets.recipe import Patience, Recipe
 from common.nets.scores import scores_of
 from common.nets.shape import NetSettings
 from common.nets.student import Student, StudentRows
@@ -35,26 +34,6 @@ class Trial:
     test: Ints
     settings: NetSettings
     patience: Patience
-
-
-def methods(jpl: Recipe | None = None, fpd: Recipe | None = None) -> dict[str, Recipe]:
-    """Return the students to compare, by name: baselines, controls and JPL."""
-    student, distilled = jpl or baselines.jpl(), fpd or baselines.fpd()
-    return {
-        "local": baselines.local(),
-        "local_twice": baselines.twice(baselines.local()),
-        "fpd": distilled,
-        "fpd_twice": baselines.twice(distilled),
-        "jpl_without_a": baselines.jpl_without_a(student),
-        "jpl": student,
-        "jpl_paper": baselines.jpl(PAPER),
-    }
-
-
-def ablations(recipe: Recipe) -> dict[str, Recipe]:
-    """Return the recipe without each term that it has, by name: `jpl − contrast` and so on."""
-    used = [one.name for one in fields(Terms) if getattr(recipe.terms, one.name) > 0]
-    return {f"jpl − {name}": replace(recipe, terms=replace(recipe.terms, **{name: 0.0})) for name in used}
 
 
 def run_trial(trial: Trial, recipes: Mapping[str, Recipe], executor: Executor) -> list[Outcome]:

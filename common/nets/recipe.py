@@ -11,7 +11,7 @@ from common.errors import ConfigError
 Heads: TypeAlias = Literal["own", "joint"]
 StopRule: TypeAlias = Literal["auc", "log_loss"]
 
-_MOST_MEMBERS = 32
+MOST_MEMBERS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,8 @@ class Recipe:
             raise ConfigError("the temperature must be a finite number above 0")
         if self.beta is not None and not (math.isfinite(self.beta) and self.beta >= 0):
             raise ConfigError("beta must be a finite number of at least 0")
-        if not 1 <= self.members <= _MOST_MEMBERS:
-            raise ConfigError(f"a student has 1 to {_MOST_MEMBERS} members")
+        if not 1 <= self.members <= MOST_MEMBERS:
+            raise ConfigError(f"a student has 1 to {MOST_MEMBERS} members")
 
     @property
     def needs_teacher(self) -> bool:

@@ -28,6 +28,7 @@ NAMES: Mapping[str, str] = {
     "fpd": "fpd",
     "fpd_twice": "fpd ×2",
     "jpl": "jpl",
+    "jpl_twice": "jpl ×2",
     "jpl_without_a": "jpl without A",
     "jpl_paper": "jpl, paper's weights",
     SPLIT: "splitnn",

@@ -14,7 +14,7 @@ import numpy as np
 from common.errors import JobCancelled
 from common.nets import baselines
 from common.nets.protect import Singles
-from common.nets.recipe import PAPER, Patience, Recipe, Terms
+from common.nets.recipe import Patience, Recipe
 from common.nets.shape import NetSettings
 from common.runtime.config.networks import NetJob, Run
 from common.runtime.net_design import NetDesign, optimisation_of, shape_of
@@ -40,33 +40,14 @@ def methods_of(job: NetJob, run: Run) -> dict[str, Recipe]:
     """Return the models of B's alone that a run trains, by name; the job's own one is among them."""
     if not job.data.validation_fraction:
         return {}
-    known = _recipes(job)
+    known = baselines.methods(job.jpl.recipe(), job.model.members)
     wanted: Sequence[str] = _PLAIN[job.algorithm]
     if job.compare is not None:
         wanted = (*job.compared, job.algorithm)
     found = {name: known[name] for name in known if name in wanted}
     if job.compare is not None and job.compare.ablation and run.overlap == 1.0 and job.passive:
-        found |= _ablations(known["jpl"])
+        found |= {f"{ABLATION}{term}": one for term, one in baselines.ablations(known["jpl"]).items()}
     return {name: one for name, one in found.items() if job.passive or not one.needs_teacher}
-
-
-def _recipes(job: NetJob) -> dict[str, Recipe]:
-    jpl = job.jpl.recipe()
-    return {
-        "local": baselines.local(),
-        "local_twice": baselines.twice(baselines.local()),
-        "fpd": baselines.fpd(),
-        "fpd_twice": baselines.twice(baselines.fpd()),
-        "jpl_without_a": baselines.jpl_without_a(jpl),
-        "jpl": jpl,
-        "jpl_paper": baselines.jpl(PAPER),
-    }
-
-
-def _ablations(recipe: Recipe) -> dict[str, Recipe]:
-    used = [name for name in Terms.__slots__ if getattr(recipe.terms, name) > 0]
-    without = {name: replace(recipe.terms, **{name: 0.0}) for name in used if len(used) > 1}
-    return {f"{ABLATION}{name}": replace(recipe, terms=terms) for name, terms in without.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

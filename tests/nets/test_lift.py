@@ -9,7 +9,8 @@ import pytest
 from scipy.stats import ttest_rel
 
 from common.errors import DataError
-from common.nets.comparison import Trial, ablations, methods, run_trial
+from common.nets.baselines import ablations, methods
+from common.nets.comparison import Trial, run_trial
 from common.nets.lift import Difference, Outcome, half_width, mean_auc, paired, verdict
 from common.nets.pooled import Half
 from common.nets.recipe import Patience

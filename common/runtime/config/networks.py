@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, Strict, model_validator
 
 from common.nets.fields import NumericRule
-from common.nets.recipe import Patience
+from common.nets.recipe import MOST_MEMBERS, Patience
 from common.nets.shape import Schedule
 from common.runtime.config.errors import Name, Section, require
 from common.runtime.config.job import JobData, Seed
@@ -23,11 +23,15 @@ from common.types import Role
 Listed = Strict(False)
 Widths = Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], Field(max_length=8), Listed]
 Fraction = Annotated[float, Field(gt=0, le=1)]
-Method = Literal["local", "local_twice", "fpd", "fpd_twice", "jpl_without_a", "jpl", "jpl_paper", "splitnn"]
+Method = Literal[
+    "local", "local_twice", "fpd", "fpd_twice", "jpl_without_a", "jpl", "jpl_twice", "jpl_paper", "splitnn"
+]
 
 # What a reader of the job file may write under another section than ours; there it means the same.
 _HOMES: Mapping[str, frozenset[str]] = {
-    "model": frozenset({"embedding_dim", "hash_buckets", "bottom", "top", "dropout", "numbers", "bins"}),
+    "model": frozenset(
+        {"embedding_dim", "hash_buckets", "bottom", "top", "dropout", "numbers", "bins", "members"}
+    ),
     "privacy": frozenset({"protect", "epsilon", "power", "noise", "clip", "attacks"}),
 }
 _LABEL_DP = re.compile(r"label_dp\s*\(\s*(?:ε|eps|epsilon)?\s*=?\s*([0-9.]+(?:e-?[0-9]+)?)\s*\)")
@@ -51,7 +55,8 @@ class NetModel(Section):
     """The networks: an embedding for each field of categories, a bottom at each party, a top at B.
 
     `l2` is the penalty of every algorithm, (l2/2)·‖W‖², on the weights of the layers. Biases are never
-    penalised, and embeddings by `train.embedding_l2`.
+    penalised, and embeddings by `train.embedding_l2`. A model of B's alone is `members` networks whose scores
+    are averaged.
     """
 
     kind: Literal["network"] = "network"
@@ -64,6 +69,7 @@ class NetModel(Section):
     bins: int = Field(default=32, ge=2, le=4096)
     l2: float = Field(default=0.0, ge=0)
     penalize_intercept: Literal[False] = False
+    members: int = Field(default=1, ge=1, le=MOST_MEMBERS // 2)
 
 
 class NetTrain(Section):
@@ -233,6 +239,10 @@ class NetJob(JobBase):
             yield Problem(("data", "intercept"), "must be true: networks always have one")
         if not self.data.standardize:
             yield Problem(("data", "standardize"), "must be true: model.numbers says how numbers enter")
+        if self.algorithm == "splitnn" and self.model.members > 1:
+            yield Problem(
+                ("model", "members"), "must be 1: only a model of B's alone is an average of several"
+            )
         if self.algorithm != "splitnn" and self.data.validation_fraction == 0:
             yield Problem(("data", "validation_fraction"), "must be above 0: these rows say when to stop")
         if len(self.runs) > _MOST_RUNS:
