@@ -6,6 +6,9 @@ from dataclasses import fields, replace
 
 from common.nets.recipe import PAPER, Recipe, Terms
 
+LABEL_FACTORS = (1.0, 0.1)
+"""Of students with a teacher; docs/semi-federated.md has what each was worth."""
+
 _NOTHING = {
     "labels": 0.0,
     "labels_shared": 0.0,
@@ -27,27 +30,18 @@ def fpd(teacher: float = 1.0, labels_shared: float = 0.25) -> Recipe:
 
     Its labels have the weight that JPL gives them, so that the two differ by what JPL adds.
     """
-    return Recipe("own", Terms(**_NOTHING, labels_own_shared=labels_shared, teacher_own=teacher))
+    terms = Terms(**_NOTHING, labels_own_shared=labels_shared, teacher_own=teacher)
+    return Recipe("own", terms, label_factors=LABEL_FACTORS, trust="checked")
 
 
-def jpl(terms: Terms | None = None) -> Recipe:
-    """Return joint privileged learning."""
-    return Recipe("joint", terms or Terms())
+def jpl() -> Recipe:
+    """Return joint privileged learning, with the weights of labels chosen and the teacher checked."""
+    return Recipe("joint", label_factors=LABEL_FACTORS, trust="checked")
 
 
-def jpl_without_a(recipe: Recipe) -> Recipe:
-    """Return the same student with nothing from the teacher, its labels at full weight: what two heads are
-    worth."""
-    terms = replace(
-        recipe.terms,
-        teacher_own=0.0,
-        teacher=0.0,
-        contrast=0.0,
-        similarity=0.0,
-        labels_own_shared=max(1.0, recipe.terms.labels_own_shared),
-        labels_shared=max(1.0, recipe.terms.labels_shared),
-    )
-    return replace(recipe, terms=terms)
+def jpl_paper() -> Recipe:
+    """Return joint privileged learning with the paper's weights."""
+    return Recipe("joint", PAPER)
 
 
 def twice(recipe: Recipe) -> Recipe:
@@ -68,17 +62,21 @@ def methods(own_jpl: Recipe | None = None, members: int = 1) -> dict[str, Recipe
         "local_twice": twice(local()),
         "fpd": fpd(),
         "fpd_twice": twice(fpd()),
-        "jpl_without_a": jpl_without_a(student),
+        "jpl_without_a": student.untaught,
         "jpl": student,
         "jpl_twice": twice(student),
-        "jpl_paper": jpl(PAPER),
+        "jpl_paper": jpl_paper(),
     }
     return {name: replace(one, members=members * one.members) for name, one in single.items()}
 
 
 def ablations(recipe: Recipe) -> dict[str, Recipe]:
-    """Return the recipe without each term that it has, by the term's name; none if it has but one."""
+    """Return the recipe without each term that it has, by the term's name; none if it has but one.
+
+    What a term is worth shows where the teacher is followed anyway, and labels count the same.
+    """
     used = [one.name for one in fields(Terms) if getattr(recipe.terms, one.name) > 0]
     if len(used) == 1:
         return {}
-    return {name: replace(recipe, terms=replace(recipe.terms, **{name: 0.0})) for name in used}
+    plain = replace(recipe, label_factors=(1.0,), trust="blind")
+    return {name: replace(plain, terms=replace(recipe.terms, **{name: 0.0})) for name in used}

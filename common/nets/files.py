@@ -79,7 +79,8 @@ def recipe_from_json(document: Mapping[str, Any]) -> Recipe:
     Raises:
         KeyError, TypeError, ConfigError: They are something else.
     """
-    return Recipe(**{**document, "terms": Terms(**document["terms"])})
+    factors = tuple(float(one) for one in document["label_factors"])
+    return Recipe(**{**document, "terms": Terms(**document["terms"]), "label_factors": factors})
 
 
 @contextmanager

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, TypeAlias
 
 from common.errors import ConfigError
 
 Heads: TypeAlias = Literal["own", "joint"]
 StopRule: TypeAlias = Literal["auc", "log_loss"]
+Trust: TypeAlias = Literal["checked", "blind"]
 
 MOST_MEMBERS = 32
+MOST_FACTORS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +21,8 @@ class Terms:
     """Weights of the loss terms (common/nets/jpl.py has the formulas); 0 switches a term off.
 
     The defaults differ from the paper where validation rows of two sets agreed: the B head follows the
-        teacher too, and
-    0/1 labels of overlapped rows count a quarter beside its soft ones (docs/semi-federated.md). `PAPER` has
-    the paper's.
+    teacher too, and 0/1 labels of overlapped rows count a quarter beside its soft ones
+    (docs/semi-federated.md). `PAPER` has the paper's.
 
     Attributes:
         labels_own: Cross-entropy of the B head on rows that only B has.
@@ -65,7 +66,12 @@ class Terms:
         """Whether a term looks at what A handed over."""
         return any((self.teacher_own, self.teacher, self.contrast, self.similarity))
 
+    def with_labels(self, factor: float) -> Terms:
+        """Return the terms with the weights of all 0/1 labels multiplied."""
+        return replace(self, **{name: factor * getattr(self, name) for name in _OF_LABELS})
 
+
+_OF_LABELS = ("labels_own", "labels_own_shared", "labels", "labels_shared")
 PAPER = Terms(labels_own_shared=1.0, teacher_own=0.0, labels_shared=1.0)
 
 
@@ -82,6 +88,11 @@ class Recipe:
         beta: Weight of the rows that only B has; None for their number over that of the overlapped rows,
             which weighs all rows alike.
         members: Networks with seeds of their own whose logits are averaged.
+        label_factors: One student is trained for each, with the weights of the 0/1 labels multiplied by it;
+            the one with the best score on the validation rows is kept. A label is a single draw from the
+            chance that a good teacher knows, and so the worse target.
+        trust: `checked`: a teacher that ranks the overlapped validation rows no better than the same student
+            does without it has nothing to teach, and that student is kept. `blind`: it is followed anyway.
     """
 
     heads: Heads = "joint"
@@ -89,6 +100,8 @@ class Recipe:
     temperature: float = 0.1
     beta: float | None = None
     members: int = 1
+    label_factors: tuple[float, ...] = (1.0,)
+    trust: Trust = "blind"
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.
@@ -104,6 +117,37 @@ class Recipe:
             raise ConfigError("beta must be a finite number of at least 0")
         if not 1 <= self.members <= MOST_MEMBERS:
             raise ConfigError(f"a student has 1 to {MOST_MEMBERS} members")
+        if self.trust not in ("checked", "blind"):
+            raise ConfigError("trust is checked or blind")
+        if not 1 <= len(self.label_factors) <= MOST_FACTORS:
+            raise ConfigError(f"1 to {MOST_FACTORS} factors of the labels can be tried")
+        if not all(math.isfinite(one) and one > 0 for one in self.label_factors):
+            raise ConfigError("a factor of the labels must be a finite number above 0")
+
+    @property
+    def tried(self) -> tuple[Recipe, ...]:
+        """The recipes to choose from, one for each factor of the labels."""
+        return tuple(replace(self, label_factors=(one,)) for one in self.label_factors)
+
+    @property
+    def untaught(self) -> Recipe:
+        """The same student with nothing from the teacher, and its labels at full weight."""
+        terms = replace(
+            self.terms,
+            teacher_own=0.0,
+            teacher=0.0,
+            contrast=0.0,
+            similarity=0.0,
+            labels_own_shared=max(1.0, self.terms.labels_own_shared),
+            labels_shared=max(1.0, self.terms.labels_shared),
+        )
+        return replace(self, terms=terms, label_factors=(1.0,), trust="blind")
+
+    @property
+    def weighed(self) -> Recipe:
+        """The same student with the factor, its only one, in the weights."""
+        (factor,) = self.label_factors
+        return replace(self, terms=self.terms.with_labels(factor), label_factors=(1.0,))
 
     @property
     def needs_teacher(self) -> bool:

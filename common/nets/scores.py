@@ -111,6 +111,11 @@ class EarlyStopping:
         return False
 
     @property
+    def best(self) -> tuple[bool, float]:
+        """Whether the network has learnt anything, and the best score; larger is better on the same rows."""
+        return self._learnt, self._best
+
+    @property
     def ended(self) -> bool:
         """Whether training is over."""
         waited = self.epoch - self.best_epoch if self._learnt else 0

@@ -109,6 +109,8 @@ class Student:
     ) -> tuple[Student, list[Epoch]]:
         """Train every member until its validation score no longer grows; keep the best epoch of each.
 
+        The first member says for all whether the teacher is followed, and by which factor labels count.
+
         Args:
             data: B's rows.
             settings: Of each encoder and head; a member's seed is derived from `seed`.
@@ -122,13 +124,32 @@ class Student:
             NumericError: The loss is not finite.
         """
         _check(data, recipe)
-        members, course = [], list[Epoch]()
-        for member in range(recipe.members):
-            course_of = _Course(
-                data, replace(settings, seed=settings.seed * 1_000_003 + member), recipe, patience
-            )
-            members.append(course_of.run(member, course, watch))
-        return cls(data.layout, settings, recipe, members), course
+
+        def trained(member: int, tried: Recipe) -> _Course:
+            own = replace(settings, seed=settings.seed * 1_000_003 + member)
+            course = _Course(data, own, tried, patience)
+            course.run(member, watch)
+            return course
+
+        best = trained(0, recipe.untaught) if recipe.trust == "checked" else None
+        if best is None or best.finds_better(data.teacher):
+            first, *others = recipe.tried
+            best = trained(0, first)
+            for other in others:
+                best = max(best, trained(0, other), key=lambda one: one.stopping.best)
+        courses = [best, *(trained(member, best.recipe) for member in range(1, recipe.members))]
+        student = cls(data.layout, settings, best.recipe, [one.modules for one in courses])
+        return student, [epoch for one in courses for epoch in one.epochs]
+
+    @property
+    def label_factor(self) -> float:
+        """Which of the recipe's factors of the labels did best on the validation rows."""
+        return self._recipe.label_factors[0]
+
+    @property
+    def taught(self) -> bool:
+        """Whether it followed a teacher."""
+        return self._recipe.needs_teacher
 
     def first(self, members: int) -> Student:
         """Return the student of its first members: what a recipe with so many would have trained.
@@ -199,13 +220,15 @@ class _Course:
     """The training of one member."""
 
     def __init__(self, data: StudentRows, settings: NetSettings, recipe: Recipe, patience: Patience) -> None:
-        self._data, self._recipe, self._patience = data, recipe, patience
+        self._data, self.recipe, self._weighed, self._patience = data, recipe, recipe.weighed, patience
+        self.stopping = EarlyStopping(patience)
+        self.epochs: list[Epoch] = []
         self._seed = settings.seed
         self._l2 = settings.optimisation.embedding_l2
         width = settings.shape.width if data.teacher is None else data.teacher.representations.shape[1]
         modules = StudentModules(data.layout, settings.shape, width, recipe.heads, settings.seed)
-        self._modules = modules.to(device())
-        self._learner = Learner(self._modules, settings.optimisation)
+        self.modules = modules.to(device())
+        self._learner = Learner(self.modules, settings.optimisation)
         self._draws = Draws(settings.seed, "student", settings.shape.dropout)
         # Where a row stands in what the teacher left, −1 for nowhere.
         self._place = np.full(len(data.rows), -1, dtype=np.int64)
@@ -215,22 +238,30 @@ class _Course:
         self._shared, self._own = data.training[known], data.training[~known]
         self._balance = Balance.of(len(self._shared), len(self._own), recipe.beta)
 
-    def run(self, member: int, course: list[Epoch], watch: Watcher | None) -> StudentModules:
-        """Train; add the epochs to the course; return the modules of the best epoch."""
-        stopping, best = EarlyStopping(self._patience), self._modules.state_dict()
+    def run(self, member: int, watch: Watcher | None) -> None:
+        """Train; leave the epochs, and the modules as they were in the best one."""
+        stopping, best = self.stopping, self.modules.state_dict()
         validation = self._data.validation
         while not stopping.ended:
             loss = self._epoch(stopping.epoch)
             scores = scores_of(
-                self._data.labels[validation], _logits(self._modules, self._data.rows, validation)
+                self._data.labels[validation], _logits(self.modules, self._data.rows, validation)
             )
             if stopping.better(scores):
-                best = copy.deepcopy(self._modules.state_dict())
-            course.append(Epoch(member, stopping.epoch, loss, scores))
+                best = copy.deepcopy(self.modules.state_dict())
+            self.epochs.append(Epoch(member, stopping.epoch, loss, scores))
             if watch is not None:
-                watch(course[-1])
-        self._modules.load_state_dict(best)
-        return self._modules
+                watch(self.epochs[-1])
+        self.modules.load_state_dict(best)
+
+    def finds_better(self, teacher: Teacher | None) -> bool:
+        """Whether the teacher ranks the overlapped validation rows better; without two classes it may."""
+        rows = self._data.validation[self._place[self._data.validation] >= 0]
+        if teacher is None or not len(rows):
+            return True
+        labels = self._data.labels[rows]
+        alone = scores_of(labels, _logits(self.modules, self._data.rows, rows)).auc
+        return not scores_of(labels, teacher.logits[self._place[rows]]).auc <= alone
 
     def _epoch(self, epoch: int) -> float:
         orders = [
@@ -248,8 +279,8 @@ class _Course:
 
     def _step(self, shared: Ints, own: Ints) -> float:
         rows = np.concatenate([shared, own])
-        views = self._modules(inputs_of(self._data.rows, rows), self._draws)
-        loss = batch_loss(views, self._targets(shared, rows), self._recipe, self._balance)
+        views = self.modules(inputs_of(self._data.rows, rows), self._draws)
+        loss = batch_loss(views, self._targets(shared, rows), self._weighed, self._balance)
         value = float(loss.detach())
         if not np.isfinite(value):
             raise NumericError("the student's loss is not finite", advice="lower the learning rate")
@@ -261,7 +292,7 @@ class _Course:
     def _targets(self, shared: Ints, rows: Ints) -> Targets:
         teacher = self._data.teacher
         labels = _single(self._data.labels[rows])
-        if teacher is None or not self._recipe.needs_teacher:
+        if teacher is None or not self._weighed.needs_teacher:
             return Targets(labels, len(shared), None, None)
         places = self._place[shared]
         known, logits = teacher.representations[places], teacher.logits[places]

@@ -92,6 +92,8 @@ class Trained:
         losses: Mean training loss of each epoch of the first member.
         validation: AUC and log loss of the validation rows after each epoch of the first member.
         seconds: Of computing.
+        label_factor: By which the weights of its 0/1 labels were multiplied.
+        taught: Whether it followed the split network.
         weights: As safetensors.
     """
 
@@ -100,6 +102,8 @@ class Trained:
     losses: tuple[float, ...]
     validation: tuple[Mapping[str, float | None], ...]
     seconds: float
+    label_factor: float
+    taught: bool
     weights: bytes = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -110,6 +114,8 @@ class Trained:
             "losses": list(self.losses),
             "validation": [dict(one) for one in self.validation],
             "seconds": self.seconds,
+            "label_factor": self.label_factor,
+            "taught": self.taught,
         }
 
     @classmethod
@@ -121,6 +127,8 @@ class Trained:
             tuple(said["losses"]),
             tuple(said["validation"]),
             float(said["seconds"]),
+            float(said["label_factor"]),
+            bool(said["taught"]),
             b"",
         )
 
@@ -179,6 +187,8 @@ def train_student(task: StudentTask, stop: threading.Event | None = None) -> Tra
         tuple(epoch.loss for epoch in first),
         tuple(_plain(epoch) for epoch in first),
         time.process_time() - began_s,
+        model.label_factor,
+        model.taught,
         model.to_bytes(),
     )
 

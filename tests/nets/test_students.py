@@ -38,7 +38,7 @@ RECIPES = {
     "local": baselines.local(),
     "fpd": baselines.fpd(),
     "jpl": baselines.jpl(),
-    "jpl_without_a": baselines.jpl_without_a(baselines.jpl()),
+    "jpl_without_a": baselines.jpl().untaught,
     "two": baselines.twice(baselines.jpl()),
 }
 
@@ -71,8 +71,31 @@ def test_students_without_a_do_not_depend_on_what_the_teacher_left(name: str) ->
 
 @pytest.mark.parametrize("name", ["fpd", "jpl"])
 def test_students_with_a_do_depend_on_it(name: str) -> None:
-    ours, other = (trained(RECIPES[name], teacher(seed)).logits(DATA.b) for seed in (1, 2))
+    blind = replace(RECIPES[name], trust="blind")
+    ours, other = (trained(blind, teacher(seed)).logits(DATA.b) for seed in (1, 2))
     assert not np.allclose(ours, other)
+
+
+@pytest.mark.parametrize("name", ["fpd", "jpl"])
+def test_a_teacher_is_followed_only_if_it_ranks_validation_rows_better_than_b_alone(name: str) -> None:
+    recipe, signs = RECIPES[name], 2.0 * DATA.labels[:600:2] - 1.0
+    untaught = trained(recipe.untaught)
+    for strength, followed in ((3.0, True), (-3.0, False)):
+        student = trained(recipe, replace(teacher(), logits=strength * signs))
+        assert student.taught is followed
+        assert (student.to_bytes() == untaught.to_bytes()) is not followed
+
+
+def test_the_factor_of_the_labels_that_does_best_on_validation_rows_is_kept() -> None:
+    recipe = replace(baselines.fpd(), trust="blind", label_factors=(1.0, 0.1, 10.0))
+    best = {}
+    for one in recipe.tried:
+        student, course = Student.train(rows(teacher()), SETTINGS, one, SHORT)
+        best[one.label_factors[0]] = max(epoch.validation.auc for epoch in course), student.to_bytes()
+    chosen = trained(recipe)
+    assert best[chosen.label_factor] == max(best.values(), key=lambda one: one[0])
+    assert chosen.to_bytes() == best[chosen.label_factor][1]
+    assert len({one for _, one in best.values()}) == 3
 
 
 def test_a_prediction_of_one_row_equals_that_row_of_a_batch() -> None:
@@ -125,7 +148,7 @@ def test_a_watcher_sees_every_epoch_and_can_end_the_training() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Student.train(rows(teacher()), SETTINGS, RECIPES["two"], SHORT, watch)
+        Student.train(rows(teacher()), SETTINGS, baselines.twice(baselines.local()), SHORT, watch)
     assert [(one.member, one.epoch) for one in seen] == [(0, 1), (0, 2), (1, 1)]
 
 
