@@ -71,12 +71,8 @@ def methods(own_jpl: Recipe | None = None, members: int = 1) -> dict[str, Recipe
 
 
 def ablations(recipe: Recipe) -> dict[str, Recipe]:
-    """Return the recipe without each term that it has, by the term's name; none if it has but one.
-
-    What a term is worth shows where the teacher is followed anyway, and labels count the same.
-    """
+    """Return the recipe without each term that it has, by the term's name; none if it has but one."""
     used = [one.name for one in fields(Terms) if getattr(recipe.terms, one.name) > 0]
     if len(used) == 1:
         return {}
-    plain = replace(recipe, label_factors=(1.0,), trust="blind")
-    return {name: replace(plain, terms=replace(recipe.terms, **{name: 0.0})) for name in used}
+    return {name: replace(recipe, terms=replace(recipe.terms, **{name: 0.0})) for name in used}

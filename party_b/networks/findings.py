@@ -14,6 +14,7 @@ from common.nets import lift
 from common.nets.scores import CalibrationBin, calibration, scores_of
 from common.runtime.config.networks import NetJob
 from common.types import Floats, Ints
+from party_b.networks.choices import Choice
 from party_b.networks.methods import ABLATION, Trained, methods_of
 from party_b.networks.rows import ActiveRows
 from party_b.networks.students import Students
@@ -89,6 +90,7 @@ class NetFindings:
         ablation: Of each term of jpl: without it, minus with it.
         by_overlap: Mean AUC and half of its 95 % interval by method and overlap.
         verdict: Sentences, the most important one first.
+        choices: What validation rows chose for students that have a teacher.
         calibration: Of the job's own model on test rows.
         validation: AUC and log loss by epoch, of the network that `loss_history` speaks of.
         attacks: How well attacks on cut-layer gradients rank labels, by passive party.
@@ -101,6 +103,7 @@ class NetFindings:
     ablation: Sequence[Compared] = ()
     by_overlap: Mapping[str, Mapping[float, tuple[float, float]]] = field(default_factory=dict)
     verdict: Sequence[str] = ()
+    choices: Sequence[Choice] = ()
     calibration: Sequence[CalibrationBin] = ()
     calibration_error: float = math.nan
     validation: Sequence[Mapping[str, float | None]] = ()
@@ -122,6 +125,7 @@ class NetFindings:
                 for method, points in self.by_overlap.items()
             },
             "verdict": list(self.verdict),
+            "choices": [asdict(one) for one in self.choices],
             "calibration": [asdict(one) for one in self.calibration],
             "calibration_error": self.calibration_error,
             "validation": list(self.validation),
@@ -242,6 +246,7 @@ def findings_of(results: Results) -> NetFindings:
         ablation=ablation,
         by_overlap=_by_overlap(results) if job.compare is not None and job.compare.overlap else {},
         verdict=verdict,
+        choices=_choices(results),
         calibration=calibration(labels, probabilities(scores)) if len(labels) else (),
         calibration_error=math.nan if defined is None else defined.calibration_error,
         validation=first,
@@ -259,6 +264,17 @@ def _methods(results: Results) -> list[Measured]:
             found.append(Measured(NAMES[name], metrics_of(labels, trained.logits), common))
     split = _measured_split(results)
     return [*found, split] if split is not None else found
+
+
+def _choices(results: Results) -> list[Choice]:
+    """Return what was chosen for every student that had a teacher, ablations aside."""
+    found = []
+    for run in results.job.runs:
+        for name, recipe in methods_of(results.job, run).items():
+            if recipe.needs_teacher and not name.startswith(ABLATION):
+                one = results.students[run.number, name]
+                found.append(Choice(NAMES[name], run.seed, run.overlap, one.taught, one.label_factor))
+    return found
 
 
 def _measured_split(results: Results) -> Measured | None:

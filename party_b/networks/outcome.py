@@ -19,6 +19,7 @@ from common.runtime.epoch_store import EpochStore
 from common.runtime.saved_network import Part, SavedNetwork, keep_network, missing_rules
 from common.runtime.state import JobStore
 from common.types import Floats, Ints
+from party_b.networks.choices import sentences
 from party_b.networks.findings import (
     Results,
     findings_of,
@@ -147,7 +148,7 @@ def _record(outcome: NetOutcome) -> RunRecord:
         traffic=traffic_by_party(job.active, outcome.own_traffic, outcome.replies),
         leaks=net_leaks(job, size, findings),
         models={},
-        notes=_notes(outcome),
+        notes=[*_notes(outcome), *sentences(findings.choices, findings.own, job.active)],
         flows=net_flows(job, size),
         networks=findings,
         ended_at=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),

@@ -63,6 +63,8 @@ async def test_a_student_scores_every_row_of_b_s_while_a_is_away(
     job = clicks_job(job=f"alone-{algorithm}", algorithm=algorithm)
     job_id, report = await two.run(job, WITHIN_S)
     assert set(report["networks"]["methods"]) == {"local", "local ×2", "fpd", "splitnn"} | {algorithm}
+    assert [one["method"] for one in report["networks"]["choices"]] == list(dict.fromkeys(["fpd", algorithm]))
+    assert any(note.startswith(f"{algorithm} ") and "the split network" in note for note in report["notes"])
     tested = scores_in(two.state("party_b", job_id) / "predictions_test.csv")
     # A quarter of the common rows and of B's own ones.
     assert len(tested) == 125 + 50
