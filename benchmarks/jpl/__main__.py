@@ -28,7 +28,7 @@ from rich.console import Console
 from benchmarks.jpl.latency import measure
 from benchmarks.jpl.report import draw, print_leaks, print_lift
 from benchmarks.jpl.trials import Guards, Plan, Result, local_validation, run_seed
-from common.nets.baselines import ablations, methods
+from common.nets.baselines import ablations, fpd_usual, methods, twice
 from common.nets.lift import Outcome
 from common.nets.protect import LabelDP, Marvell, MaxNorm, Release
 from common.nets.recipe import Recipe
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def _lift(plan: Plan, options: argparse.Namespace, executor: ProcessPoolExecutor) -> list[Outcome]:
-    recipes = methods()
+    recipes = {**methods(), "fpd_usual_twice": twice(fpd_usual())}
     if options.ablations:
         recipes |= {f"jpl − {term}": one for term, one in ablations(recipes["jpl"]).items()}
     jobs = [

@@ -13,8 +13,8 @@ from rich.table import Table
 from benchmarks.jpl.trials import SPLITNN, Plan, Result
 from common.nets.lift import Difference, Outcome, mean_auc, paired, verdict
 
-_REFERENCES = ("local", "local_twice", "fpd", "fpd_twice", "jpl")
-_DRAWN = ("local", "local_twice", "fpd", "jpl")
+_REFERENCES = ("local", "local_twice", "fpd_usual_twice", "fpd_twice", "jpl")
+_DRAWN = ("local", "local_twice", "fpd_twice", "jpl")
 
 
 def print_lift(console: Console, plan: Plan, outcomes: Sequence[Outcome], overlap: float) -> None:

@@ -34,6 +34,11 @@ def fpd(teacher: float = 1.0, labels_shared: float = 0.25) -> Recipe:
     return Recipe("own", terms, label_factors=LABEL_FACTORS, trust="checked")
 
 
+def fpd_usual() -> Recipe:
+    """Return plain distillation as it is usually done: soft labels beside all 0/1 labels, at one weight."""
+    return Recipe("own", Terms(**_NOTHING, labels_own_shared=1.0))
+
+
 def jpl() -> Recipe:
     """Return joint privileged learning, with the weights of labels chosen and the teacher checked."""
     return Recipe("joint", label_factors=LABEL_FACTORS, trust="checked")

@@ -25,7 +25,7 @@ SOURCE = Source(
     table({"b": numbers(G.normal(size=1000))}),
     (G.random(1000) < 0.3).astype(np.float64),
 )
-METHODS = (SPLITNN, "local", "local_twice", "fpd", "fpd_twice", "jpl_without_a", "jpl")
+METHODS = (SPLITNN, "local", "local_twice", "fpd_usual_twice", "fpd_twice", "jpl_without_a", "jpl")
 
 
 def outcomes() -> list[Outcome]:
