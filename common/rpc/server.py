@@ -25,6 +25,10 @@ log = logging.getLogger("vfl.rpc")
 _PINGS_MAY_COME_MS = 100
 """Clients ping every 10 s; the server must not take pings that a slow network has bunched for an attack."""
 
+MOST_STREAMS = 512
+"""Calls under way on one connection; further ones wait at the caller. 64 jobs need some four each, and a call
+that says nothing takes 22 kB."""
+
 
 class PartyServer:
     """Serves one party's services on one port."""
@@ -136,6 +140,7 @@ def _options(keepalive: Keepalive) -> list[tuple[str, int]]:
         *keepalive.options(),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", _PINGS_MAY_COME_MS),
         ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.max_concurrent_streams", MOST_STREAMS),
         # Two processes on one port would share the calls of a job between them; the second must fail.
         ("grpc.so_reuseport", 0),
     ]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ from common.rpc.addresses import is_loopback, split_address
 from common.rpc.chunks import CHUNK_BYTES, chunk_slices, rows_per_chunk
 from common.rpc.pb import job_pb2 as job
 from common.rpc.pb.passive_party_pb2_grpc import PassivePartyServicer, add_PassivePartyServicer_to_server
-from common.rpc.server import PartyServer
+from common.rpc.server import MOST_STREAMS, PartyServer
 from common.rpc.tls import Security
 from common.rpc.wiretap import Wiretap
 from tests.rpc.parties import CALL_S, SERVICE, TURN, certified, dialled, raw_channel, serving
@@ -37,6 +40,17 @@ async def test_two_servers_cannot_share_a_port() -> None:
         with pytest.raises(ConfigError, match="party_c cannot listen on"):
             await second.start()
         await second.stop(0)
+
+
+async def test_a_connection_has_a_limited_number_of_calls() -> None:
+    """A peer that opens calls and says nothing in them must not fill memory (RFC 9113, 6.5.2)."""
+    async with serving(PLAIN) as address:
+        reader, writer = await asyncio.open_connection(*split_address(address))
+        with contextlib.closing(writer):
+            writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+            size, kind, _, _ = struct.unpack("!3sBBI", await reader.readexactly(9))
+            settings = dict(struct.iter_unpack("!HI", await reader.readexactly(int.from_bytes(size))))
+    assert (kind, settings[3]) == (4, MOST_STREAMS)
 
 
 @pytest.mark.parametrize("service", ["", "vfl.v1.PassiveParty"])
