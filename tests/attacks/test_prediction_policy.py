@@ -21,6 +21,7 @@ from common.rpc.pb import he_linear_pb2 as he
 from common.rpc.pb import predict_pb2 as pb
 from common.rpc.pb.active_party_pb2 import JOB_FINISHED
 from common.runtime.compute import InProcessExecutor
+from common.runtime.config.networks import NetJob
 from common.runtime.config.predict import PredictJob
 from common.runtime.guest.quota import DailyQuota
 from common.runtime.state import StateError
@@ -54,13 +55,15 @@ class Trained:
     model: str
     a: Any
 
-    async def open(self, job: PredictJob, job_id: str = "predict-1") -> Any:
+    async def open(self, job: PredictJob | NetJob, job_id: str = "predict-1") -> Any:
         return await self.a.OpenJob(opening(job, "party_b", "party_a", job_id=job_id), timeout=CALL_S)
 
-    async def align(self, job: PredictJob, ids: tuple[str, ...] = IDS, job_id: str = "predict-1") -> bytes:
-        """Align by hand; a B of this kind does not mind how few ids are common."""
+    async def align(
+        self, job: PredictJob | NetJob, ids: tuple[str, ...] = IDS, job_id: str = "predict-1", there: int = 40
+    ) -> bytes:
+        """Align by hand with A, which has so many ids; a B of this kind does not mind how few are common."""
         client = AlignmentClient("party_a", self.a, turn_of(job, job_id=job_id), Deadline(CALL_S, "CALL_S"))
-        alike = Alike("party_b", ids, {"party_a": 40, "party_b": len(ids)}, 1)
+        alike = Alike("party_b", ids, {"party_a": there, "party_b": len(ids)}, 1)
         conductor = AlignmentConductor(alike, {"party_a": client}, InProcessExecutor(), Stopwatch(), unheard)
         return (await conductor.run()).alignment.alignment_id
 
