@@ -91,8 +91,9 @@ class Recipe:
         label_factors: One student is trained for each, with the weights of the 0/1 labels multiplied by it;
             the one with the best score on the validation rows is kept. A label is a single draw from the
             chance that a good teacher knows, and so the worse target.
-        trust: `checked`: a teacher that ranks the overlapped validation rows no better than the same student
-            does without it has nothing to teach, and that student is kept. `blind`: it is followed anyway.
+        trust: `checked`: a teacher that does not rank the overlapped validation rows better than the same
+            student does without it, by more than one standard error, has nothing to teach, and that student
+            is kept. `blind`: it is followed anyway.
     """
 
     heads: Heads = "joint"

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import rankdata
 
 from common.errors import NumericError
 from common.glm.metrics import classification_metrics
@@ -50,6 +51,32 @@ def scores_of(labels: Floats, logits: Floats) -> Scores:
     bins = calibration(labels, chances)
     error = sum(one.rows * abs(one.predicted - one.observed) for one in bins) / len(labels)
     return Scores(found["auc"], found["log_loss"], error, _base_loss(labels))
+
+
+def auc_gain(labels: Floats, scores: Floats, others: Floats) -> tuple[float, float]:
+    """Return by how much the AUC of scores is above that of others on the same rows, and its standard error.
+
+    Paired, by the placements of each row among those of the other class (DeLong et al. 1988). NaN, where a
+    class has less than two rows.
+    """
+    positive = labels == 1.0
+    counts = int(positive.sum()), int((~positive).sum())
+    if min(counts) < 2:
+        return math.nan, math.nan
+    placements = _placements(scores, positive) - _placements(others, positive)
+    of_ones, of_zeros = placements[positive], placements[~positive]
+    variance = of_ones.var(ddof=1) / counts[0] + of_zeros.var(ddof=1) / counts[1]
+    return float(of_ones.mean()), math.sqrt(variance)
+
+
+def _placements(scores: Floats, positive: np.typing.NDArray[np.bool_]) -> Floats:
+    """Return for each row the share of rows of the other class that it stands on the right side of."""
+    among_all, placements = rankdata(scores), np.empty(len(scores))
+    for own in (positive, ~positive):
+        others = len(scores) - int(own.sum())
+        placements[own] = (among_all[own] - rankdata(scores[own])) / others
+    placements[~positive] = 1.0 - placements[~positive]
+    return placements
 
 
 def _base_loss(labels: Floats) -> float:

@@ -22,7 +22,7 @@ from common.nets.learning import Learner
 from common.nets.modules import Draws, device, inputs_of
 from common.nets.protect import Singles
 from common.nets.recipe import Patience, Recipe
-from common.nets.scores import EarlyStopping, Scores, probabilities, scores_of
+from common.nets.scores import EarlyStopping, Scores, auc_gain, probabilities, scores_of
 from common.nets.shape import FieldLayout, NetSettings
 from common.nets.student_loss import Balance, Targets, batch_loss
 from common.nets.student_modules import StudentModules
@@ -255,13 +255,16 @@ class _Course:
         self.modules.load_state_dict(best)
 
     def finds_better(self, teacher: Teacher | None) -> bool:
-        """Whether the teacher ranks the overlapped validation rows better; without two classes it may."""
+        """Whether the teacher ranks overlapped validation rows better, by more than one standard error.
+
+        Rows that cannot tell, because there are hardly any of one class, speak for the teacher.
+        """
         rows = self._data.validation[self._place[self._data.validation] >= 0]
         if teacher is None or not len(rows):
             return True
-        labels = self._data.labels[rows]
-        alone = scores_of(labels, _logits(self.modules, self._data.rows, rows)).auc
-        return not scores_of(labels, teacher.logits[self._place[rows]]).auc <= alone
+        alone = _logits(self.modules, self._data.rows, rows)
+        gain, error = auc_gain(self._data.labels[rows], teacher.logits[self._place[rows]], alone)
+        return not gain <= error
 
     def _epoch(self, epoch: int) -> float:
         orders = [

@@ -36,7 +36,7 @@ def sentences(choices: Sequence[Choice], own: str, active: str) -> list[str]:
         said = f"{own} follows the split network; {counted}"
     else:
         said = (
-            f"{own} does not follow the split network, which ranks the common validation rows no better "
-            f"than {active}'s columns do alone: this model is one without A"
+            f"{own} does not follow the split network, which does not rank the common validation rows "
+            f"clearly better than {active}'s columns do alone: this model is one without A"
         )
     return [said if len(ours) == 1 else f"{said} (it follows it with {taught} of {len(ours)} seeds)"]

@@ -10,7 +10,7 @@ import pytest
 from common.errors import ConfigError, DataError, LocalProtocolError
 from common.nets import baselines
 from common.nets.recipe import Patience, Recipe, Terms
-from common.nets.scores import EarlyStopping, Scores, calibration, probabilities, scores_of
+from common.nets.scores import EarlyStopping, Scores, auc_gain, calibration, probabilities, scores_of
 from common.nets.shape import NetSettings, NetShape, Optimisation
 from common.nets.student import Epoch, Student, StudentRows, Teacher
 from tests.nets.nets_cases import two_parties
@@ -84,6 +84,22 @@ def test_a_teacher_is_followed_only_if_it_ranks_validation_rows_better_than_b_al
         student = trained(recipe, replace(teacher(), logits=strength * signs))
         assert student.taught is followed
         assert (student.to_bytes() == untaught.to_bytes()) is not followed
+
+
+def test_the_gain_in_auc_and_its_error_are_those_of_repeated_draws() -> None:
+    g = np.random.default_rng(4)
+
+    def drawn() -> tuple[float, float]:
+        labels = (g.random(400) < 0.3).astype(np.float64)
+        first = labels + g.normal(size=400)
+        return auc_gain(labels, first, 0.7 * labels + 0.5 * first + g.normal(size=400))
+
+    labels = np.array([0.0, 0.0, 1.0, 1.0])
+    ours, theirs = np.array([0.1, 0.4, 0.4, 0.9]), np.array([0.9, 0.2, 0.1, 0.8])
+    assert auc_gain(labels, ours, theirs)[0] == pytest.approx(3.5 / 4 - 1 / 4)
+    gains, errors = np.array([drawn() for _ in range(400)]).T
+    assert gains.std() == pytest.approx(errors.mean(), rel=0.2)
+    assert np.isnan(auc_gain(np.array([0.0, 0.0, 1.0]), np.zeros(3), np.zeros(3))).all()
 
 
 def test_the_factor_of_the_labels_that_does_best_on_validation_rows_is_kept() -> None:

@@ -39,7 +39,8 @@ class JplTerms(Section):
 
     `beta: auto` weighs all rows alike, whether A has them too or not. A student is trained for each of
     `label_factors`, which multiply the weights of all 0/1 labels; validation rows choose one. With
-    `trust: checked`, a split network that ranks them no better than B's columns do alone is not followed.
+    `trust: checked`, a split network that does not rank them clearly better than B's columns do alone is not
+    followed.
     """
 
     labels_own: Weight = _USUAL.labels_own
