@@ -41,7 +41,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--slower-by", type=float, default=0.4, help="async: how much slower one party is")
     parser.add_argument("--column-ms", type=float, default=0.5, help="parties: delay of a column, emulated")
     parser.add_argument("--seeds", type=int, default=10, help="lossless: how many splits")
-    parser.add_argument("--repeats", type=int, default=3, help="echo: the median counts")
+    parser.add_argument("--repeats", type=int, default=5, help="echo: the fastest counts")
+    parser.add_argument(
+        "--under-way", type=int, nargs="+", default=[32, 128], help="echo: updates, max_staleness"
+    )
     return parser.parse_args()
 
 
@@ -90,7 +93,7 @@ async def _lossless(options: argparse.Namespace) -> None:
 
 async def _echo(options: argparse.Namespace) -> None:
     pooled = load((options.set or ["credit"])[0], options.data).first(options.rows)
-    await dominated.run(pooled, options.batch_size or (1, 256), options.repeats, 32)
+    await dominated.run(pooled, options.batch_size or (1, 256), options.under_way, options.repeats)
 
 
 def _train(options: argparse.Namespace, update: str, epochs: int, batch_size: int) -> dict[str, object]:

@@ -42,6 +42,11 @@ class Pooled:
         features = self.features[chosen]
         return replace(self, features=features[:, features.std(axis=0) > 1e-9], labels=self.labels[chosen])
 
+    def times(self, copies: int) -> Pooled:
+        """Return all rows so many times."""
+        features, labels = np.tile(self.features, (copies, 1)), np.tile(self.labels, copies)
+        return replace(self, features=features, labels=labels)
+
     def blocks(self, parties: int) -> list[Floats]:
         """Deal the columns to so many parties, in turn."""
         return [self.features[:, at::parties] for at in range(parties)]

@@ -131,7 +131,7 @@ def rates(path: Path, rows: Sequence[Mapping[str, Any]], title: str) -> None:
         ):
             bars = axes.bar(places + shift, values, 0.38, color=color, hatch=hatch, label=label)
             axes.bar_label(bars, [f"{value:,.0f}" for value in values], fontsize=8)
-        axes.set_xticks(places, [f"batch {row['batch_size']}" for row in rows])
+        axes.set_xticks(places, [f"batch {row['batch_size']},\n{row['under_way']} under way" for row in rows])
         axes.set_ylabel("a second")
         axes.set_title(title.replace(": ", "\n"), loc="left", fontsize=9)
         axes.margins(y=0.15)

@@ -19,6 +19,10 @@ class Entropy(Protocol):
         """Return a uniform integer in [0, 2**count)."""
         ...
 
+    def octets(self, count: int) -> bytes:
+        """Return that many uniform bytes."""
+        ...
+
     def split(self) -> Entropy:
         """Return a source for one worker whose output is independent of this one's and of its siblings'."""
         ...
@@ -30,6 +34,10 @@ class SystemEntropy:
     def bits(self, count: int) -> int:
         """Return a uniform integer in [0, 2**count)."""
         return secrets.randbits(count)
+
+    def octets(self, count: int) -> bytes:
+        """Return that many uniform bytes."""
+        return secrets.token_bytes(count)
 
     def split(self) -> SystemEntropy:
         """Return a source for one worker: every process asks the operating system by itself."""
@@ -52,6 +60,10 @@ class SeededEntropy:
             self._counter += 1
             stream = stream << _BLOCK_BITS | int.from_bytes(block, "big")
         return stream >> (blocks * _BLOCK_BITS - count)
+
+    def octets(self, count: int) -> bytes:
+        """Return the stream's next bytes."""
+        return self.bits(8 * count).to_bytes(count, "little")
 
     def split(self) -> SeededEntropy:
         """Return a child seeded from this stream.

@@ -77,8 +77,7 @@ class RingFixedPoint:
 
 def fresh_masks(entropy: Entropy, count: int) -> Words:
     """Return independent masks, each uniform on Z_2^64."""
-    octets = entropy.bits(8 * WORD_BYTES * count).to_bytes(WORD_BYTES * count, "little")
-    return np.frombuffer(octets, dtype="<u8").astype(np.uint64)
+    return np.frombuffer(entropy.octets(WORD_BYTES * count), dtype="<u8").astype(np.uint64)
 
 
 def words_to_bytes(words: Words) -> bytes:
@@ -97,11 +96,36 @@ def words_from_bytes(data: bytes, length: int) -> Words:
     return np.frombuffer(data, dtype="<u8").astype(np.uint64)
 
 
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A party's place in the trees of one root.
+
+    Attributes:
+        party: Whose.
+        trees: Those that a sum uses: both, or T1 alone when the masks cancel by themselves.
+        children: In each, those whose sums the party receives.
+    """
+
+    party: str
+    trees: Mapping[TreeName, Tree]
+    children: Mapping[TreeName, frozenset[str]]
+
+    @classmethod
+    def of(cls, party: str, trees: Mapping[TreeName, Tree]) -> Seat:
+        """Return a party's place."""
+        return cls(party, trees, {name: frozenset(tree.children(party)) for name, tree in trees.items()})
+
+    @property
+    def is_root(self) -> bool:
+        """Whether the sum arrives here, and our own words go nowhere."""
+        return self.trees["T1"].root == self.party
+
+
 @dataclass(slots=True)
 class _PartialSum:
     """What one party passes on over one tree."""
 
-    missing: set[str]  # children whose sums have not come
+    missing: frozenset[str]  # children whose sums have not come
     total: Words = field(repr=False)
     own_is_in: bool = False
 
@@ -112,17 +136,14 @@ class _PartialSum:
 class SumShare:
     """One party's part in one sum."""
 
-    def __init__(
-        self, party: str, trees: Mapping[TreeName, Tree], scale: RingFixedPoint, mask: Words
-    ) -> None:
-        self.party = party
+    def __init__(self, seat: Seat, scale: RingFixedPoint, mask: Words) -> None:
+        self.party = seat.party
         self.length = len(mask)
-        self._trees = dict(trees)
+        self._seat = seat
         self._scale = scale
         self._mask = mask
-        self._children = {name: tree.children(party) for name, tree in trees.items()}
         nothing = np.zeros(len(mask), dtype=np.uint64)
-        self._sums = {name: _PartialSum(set(found), nothing) for name, found in self._children.items()}
+        self._sums = {name: _PartialSum(found, nothing) for name, found in seat.children.items()}
         self._received: dict[tuple[TreeName, str], Words] = {}
         self.passed_on: set[TreeName] = set()  # trees over which our own sum has left
         if "T2" in self._sums:
@@ -132,7 +153,7 @@ class SumShare:
     @property
     def trees(self) -> tuple[TreeName, ...]:
         """The trees this sum uses: both, or T1 alone when the masks cancel by themselves."""
-        return tuple(self._trees)
+        return tuple(self._seat.trees)
 
     @property
     def contributed(self) -> bool:
@@ -141,7 +162,7 @@ class SumShare:
 
     def parent(self, tree: TreeName) -> str | None:
         """Return who gets our partial sum, None at the root."""
-        return self._trees[tree].parents.get(self.party)
+        return self._seat.trees[tree].parents.get(self.party)
 
     def complete(self, tree: TreeName) -> bool:
         """Return whether our own words and those of all children are in."""
@@ -168,7 +189,7 @@ class SumShare:
         Raises:
             RemoteProtocolError: It is not our child in this tree, or it sent other words before.
         """
-        if child not in self._children.get(tree, ()):
+        if child not in self._seat.children.get(tree, ()):
             raise RemoteProtocolError(f"{child!r} is not a child of {self.party!r} in {tree}")
         if words.shape != (self.length,):
             raise RemoteProtocolError(f"{child!r} sent {words.size} words for a sum of {self.length}")
@@ -199,7 +220,7 @@ class SumShare:
         if self.parent("T1") is not None:
             raise LocalProtocolError(f"{self.party!r} is not the root of this sum")
         total = self.partial_sum("T1")
-        return self._scale.decode(total - self.partial_sum("T2") if "T2" in self._trees else total)
+        return self._scale.decode(total - self.partial_sum("T2") if "T2" in self._seat.trees else total)
 
 
 class SumScheme(Protocol):
@@ -223,16 +244,20 @@ class TreeScheme:
         """
         for pair in pairs.values():
             require_hidden(pair)
-        self._party = party
-        self._pairs = dict(pairs)
+        trees: dict[str, dict[TreeName, Tree]] = {
+            root: {"T1": pair.scores, "T2": pair.masks} for root, pair in pairs.items()
+        }
+        self._seats = {root: Seat.of(party, both) for root, both in trees.items()}
         self._scale = scale
         self._entropy = entropy
 
     def begin(self, root: str, number: int, length: int) -> SumShare:
         """Return our part of a request, with masks that nobody saw before."""
-        pair = _of(self._pairs, root)
-        trees: dict[TreeName, Tree] = {"T1": pair.scores, "T2": pair.masks}
-        return SumShare(self._party, trees, self._scale, fresh_masks(self._entropy, length))
+        seat = _of(self._seats, root)
+        # The root keeps its own words: there is nobody to hide them from.
+        hides = not seat.is_root
+        mask = fresh_masks(self._entropy, length) if hides else np.zeros(length, dtype=np.uint64)
+        return SumShare(seat, self._scale, mask)
 
 
 class MaskSource(Protocol):
@@ -250,15 +275,14 @@ class PairwiseScheme:
         self, party: str, trees: Mapping[str, Tree], scale: RingFixedPoint, seeds: MaskSource
     ) -> None:
         """Take part in the sums of every root in `trees`, usually stars."""
-        self._party = party
-        self._trees = dict(trees)
+        self._seats = {root: Seat.of(party, {"T1": tree}) for root, tree in trees.items()}
         self._scale = scale
         self._seeds = seeds
 
     def begin(self, root: str, number: int, length: int) -> SumShare:
         """Return our part of a request."""
-        mask = self._seeds.mask(root, number, length)
-        return SumShare(self._party, {"T1": _of(self._trees, root)}, self._scale, mask)
+        seat = _of(self._seats, root)
+        return SumShare(seat, self._scale, self._seeds.mask(root, number, length))
 
 
 class OpenShares:

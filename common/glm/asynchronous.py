@@ -132,8 +132,9 @@ def check_batch(rows: Ints, total: int) -> Ints:
     Raises:
         RemoteProtocolError: There are none, one is not among `total` rows, or one comes twice.
     """
-    ordered = np.sort(rows) if rows.ndim == 1 and rows.size else None
-    if ordered is None or ordered[0] < 0 or ordered[-1] >= total:
+    ordered = rows.copy()
+    ordered.sort()
+    if not ordered.size or ordered[0] < 0 or ordered[-1] >= total:
         raise RemoteProtocolError(f"a batch names rows that are not among the {total} training rows")
     if (ordered[1:] == ordered[:-1]).any():
         raise RemoteProtocolError("a batch names a row twice")

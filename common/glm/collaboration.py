@@ -26,7 +26,6 @@ from common.glm.asynchronous import (
     ScoreRequest,
     UnseenUpdate,
     Update,
-    check_batch,
     check_sums,
     check_thetas,
 )
@@ -100,20 +99,19 @@ class Collaboration:
         """Return what a request asks of us, for masking; nothing else may leave.
 
         Raises:
-            RemoteProtocolError: It names unknown rows, or blocks that are not (or no longer) frozen.
+            RemoteProtocolError: It names blocks that are not (or no longer) frozen.
         """
         if request.asked == "scores":
             if self.phase in ("start", "finished"):
                 raise RemoteProtocolError(f"scores for an update were asked for in phase {self.phase!r}")
-            rows = check_batch(request.rows, self.rows)
             self.progress.note_read(request.root, request.number)
-            return self.block.scores(rows)
+            return self.block.scores(request.rows)
         if request.asked == "test_scores":
             return self._test_scores(request.rows)
         frozen = self._frozen_at(request.epoch)
         if request.asked == "frozen_penalty":
             return np.array([self.block.penalty.value(frozen)])
-        return self.block.features.scores(check_batch(request.rows, self.rows), frozen)
+        return self.block.features.scores(request.rows, frozen)
 
     def give(self, request: ScoreRequest, party: str, to: Callable[[Floats], None]) -> None:
         """Give our answer to whatever masks it.
@@ -145,10 +143,9 @@ class Collaboration:
         """Apply one update, once; several threads may call this at the same time.
 
         Raises:
-            RemoteProtocolError: It is malformed, of an epoch that cannot be, or further ahead than agreed.
+            RemoteProtocolError: It is of an epoch that cannot be, or further ahead than agreed.
             LocalProtocolError: We should have waited (`may_apply`).
         """
-        check_thetas(update.thetas, len(check_batch(update.rows, self.rows)))
         if self._claimed(update):
             self.block.apply(update.rows, update.thetas, self.schedule.at(update.epoch))
             self.progress.settle(update)
@@ -159,7 +156,6 @@ class Collaboration:
         Raises:
             RemoteProtocolError, LocalProtocolError: As `apply`.
         """
-        check_batch(update.rows, self.rows)
         check_sums(sums, self.block.features.shape[1])
         if self._claimed(update):
             self.block.apply_sums(update.rows, sums, self.schedule.at(update.epoch))
@@ -292,7 +288,7 @@ class Collaboration:
         """Only of the final blocks: scores of one row under several weights would show the features."""
         if self._test is None or self.phase != "finished":
             raise RemoteProtocolError(f"scores of test rows were asked for in phase {self.phase!r}")
-        return self._test.scores(check_batch(rows, self._test.shape[0]), self.block.weights)
+        return self._test.scores(rows, self.block.weights)
 
     def _note_start(self) -> None:
         """Keep the state to which `start_over` goes back: epoch 1 with nothing applied."""

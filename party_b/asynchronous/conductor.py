@@ -291,7 +291,7 @@ class Vfb2Conductor:
                 engine.fail(exc)
 
         engine.begin(session, shares, streams.pass_sums(parents_of(job, party), broken))
-        engine.connect(streams.dominate(engine.role.outbox.sent, engine.hear_back, broken))
+        engine.connect(streams.dominate(engine.role.outbox, engine.hear_back, broken))
 
     async def _unless_failed(self, engine: KeeperEngine, work: Coroutine[Any, Any, T]) -> T:
         """Do a part of the training, unless we fail meanwhile or a stream breaks."""

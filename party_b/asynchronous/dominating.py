@@ -35,8 +35,8 @@ from common.runtime.vfb2.sums import window_of
 from common.runtime.vfb2.wire import request_word, sum_from, update_message
 from party_b.vfb2 import Dominator, DominatorState
 
-# Each is a few kilobytes at every party, and a few milliseconds of work.
-_SUMS_AT_ONCE = 8
+# Each is 64 kilobytes at every party, and a few milliseconds of work; two times as many may be under way.
+_SUMS_AT_ONCE = 4
 
 Links = Mapping[str, Outbound[pb.DominatorWord]]
 
@@ -136,6 +136,7 @@ class DominatorEngine(Engine):
 
     def progressed(self) -> None:
         """Send what is safe, begin what may be begun, and say when we have halted."""
+        self._journal.write()
         while self._unsent and self._unsent[0][0] <= self._journal.safe:
             _, update = self._unsent.popleft()
             word = self.word_of(update)
@@ -162,13 +163,18 @@ class DominatorEngine(Engine):
         loop = asyncio.get_running_loop()
         self._sums |= {request.number: loop.create_future() for request in requests}
         waiting = [self._sums[request.number] for request in requests]
-        for at, request in enumerate(requests):
-            await asyncio.to_thread(self.role.contribute, request)
-            self._asked[request.number] = request
-            self._send(request_word(request))
-            if at >= _SUMS_AT_ONCE:
-                await waiting[at - _SUMS_AT_ONCE]
+        for begin in range(0, len(requests), _SUMS_AT_ONCE):
+            group = requests[begin : begin + _SUMS_AT_ONCE]
+            await asyncio.to_thread(self._contribute_all, group)
+            for request in group:
+                self._asked[request.number] = request
+                self._send(request_word(request))
+            await asyncio.gather(*waiting[max(0, begin - _SUMS_AT_ONCE) : begin])  # the group before
         await asyncio.gather(*waiting)
+
+    def _contribute_all(self, requests: Sequence[ScoreRequest]) -> None:
+        for request in requests:
+            self.role.contribute(request)
 
     def _send(self, word: pb.DominatorWord) -> None:
         for link in self._links.values():

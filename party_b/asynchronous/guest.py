@@ -48,7 +48,7 @@ class DominatorCalls(TrainingCalls):
     def dominate(self, engine: Engine, streams: Streams) -> None:
         """Dial everybody, and begin updates when the keeper says so."""
         if isinstance(engine, DominatorEngine):
-            engine.connect(streams.dominate(engine.role.outbox.sent, engine.hear_back, self._broken))
+            engine.connect(streams.dominate(engine.role.outbox, engine.hear_back, self._broken))
 
 
 # More than this part of an epoch in flight would be no epoch any more: SVRG's snapshot, the cut and the last

@@ -168,6 +168,9 @@ class Zeros:
     def bits(self, count):
         return 0
 
+    def octets(self, count):
+        return bytes(count)
+
     def split(self):
         return self
 

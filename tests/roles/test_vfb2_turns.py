@@ -252,27 +252,6 @@ def test_saga_freezes_while_updates_go_on():
     assert world.measure() == pytest.approx(objective(world.job, X, Y, frozen), abs=1e-11)
 
 
-@pytest.mark.parametrize(
-    ("batch", "words"),
-    [((), "not among the 40"), ((40,), "not among the 40"), ((-1,), "not among"), ((3, 3), "a row twice")],
-)
-def test_batches_of_rows_that_are_not_there_are_refused(batch, words):
-    world = begun(rule="saga")
-    update = world.dominated("party_2")
-    with pytest.raises(RemoteProtocolError, match=words):
-        world.roles["party_0"].contribute(ScoreRequest("party_2", 900, "scores", 1, rows(*batch)))
-    with pytest.raises(RemoteProtocolError, match=words):
-        world.roles["party_0"].apply(replace(update, rows=rows(*batch)))
-
-
-@pytest.mark.parametrize("thetas", [np.array([np.nan]), np.array([np.inf]), np.zeros(2)])
-def test_derivatives_that_are_not_numbers_are_refused(thetas):
-    world = begun(rule="sgd")
-    update = world.dominated("party_2")
-    with pytest.raises(RemoteProtocolError, match="finite derivatives"):
-        world.roles["party_0"].apply(replace(update, thetas=thetas))
-
-
 def test_only_active_parties_dominate_and_only_in_epochs_that_can_be():
     world = begun(rule="sgd")
     update = world.dominated("party_2")

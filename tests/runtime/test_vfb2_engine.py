@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from common.glm.feature_rows import DenseRows
 from common.glm.step_size import StepSchedule
 from common.rpc.pb import job_pb2
 from common.rpc.pb import vfb2_pb2 as pb
+from common.runtime.state import StateError
 from common.runtime.vfb2.columns import Columns, Labels
 from common.runtime.vfb2.engine import Engine
 from common.runtime.vfb2.journal import FLUSHED, WRITTEN, Journal
@@ -269,11 +272,55 @@ async def test_others_may_know_of_a_record_when_it_survives_what_the_job_says(
 
     journal.listen(look)
     journal.append(b"an update")
+    journal.write()
+    look()
     # A process that is killed at this moment has left the record, whether or not the disk was flushed.
     assert await safe == (flushes_before, [b"an update"])
     await journal.flushed()
     assert (journal.durable, len(flushed)) == (1, 1)
     await journal.close()
+
+
+async def test_records_go_on_while_a_checkpoint_is_made_and_follow_those_before_it(tmp_path):
+    """A dominator does not wait for the checkpoint, and kill -9 in the middle of one loses nothing."""
+    journal, looked_at = Journal(tmp_path, WRITTEN), threading.Event()
+    journal.append(b"before")
+
+    def content():
+        looked_at.wait()
+        return b"state"
+
+    journal.checkpoint(content, lambda: None)
+    journal.append(b"after")
+    journal.write()
+    killed_now = Journal(tmp_path).recover()
+    looked_at.set()
+    assert journal.safe == 2
+    assert (killed_now.checkpoint, killed_now.records) == (None, [b"before", b"after"])
+    await journal.flushed()
+    later = Journal(tmp_path).recover()
+    assert (later.checkpoint, later.records) == (b"state", [b"after"])
+    await journal.close()
+
+
+async def test_nothing_is_safe_after_a_record_that_the_disk_did_not_take(tmp_path, monkeypatch):
+    journal, said = Journal(tmp_path, WRITTEN), []
+    journal.listen(lambda: said.append(journal.failed))
+    monkeypatch.setattr(os, "write", _full)
+    journal.append(b"lost")
+    journal.write()
+    monkeypatch.undo()
+    journal.append(b"after it")
+    journal.write()
+    journal.checkpoint(lambda: b"state", lambda: said.append("called durable"))
+    await journal.flushed()
+    assert (journal.safe, journal.durable) == (0, 0)
+    assert all(isinstance(one, StateError) for one in said)
+    await journal.close()
+
+
+def _full(descriptor, data):
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 async def test_a_dominator_that_a_power_cut_robbed_of_sent_updates_fails_before_it_begins_others(tmp_path):

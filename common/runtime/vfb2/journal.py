@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from common.runtime.state import StateError, write_atomically
 
@@ -28,18 +29,18 @@ class Pace:
     """How soon records reach the disk.
 
     Attributes:
-        write_after_s: How long they wait for others before they are written.
-        flush_after_s: How long they wait then before they are flushed; 0: both are one step.
+        flush_after_s: How long they wait for others before they are flushed together.
+        safe_when: What a record must survive before others may know of it.
     """
 
-    write_after_s: float
     flush_after_s: float
+    safe_when: Literal["written", "flushed"]
 
 
-COLLABORATING = Pace(0.05, 0.0)
+COLLABORATING = Pace(0.05, "flushed")
 """Nobody waits for a collaborator's records: what it loses it is sent again."""
 
-FLUSHED, WRITTEN = Pace(0.0, 0.0), Pace(0.0, 0.1)
+FLUSHED, WRITTEN = Pace(0.0, "flushed"), Pace(0.1, "written")
 """A dominator's, whose updates are sent when they are flushed, or already when they are written."""
 
 _HEAD_BYTES = 8
@@ -60,8 +61,35 @@ class Recovered:
     records: list[bytes] = field(repr=False)
 
 
+class _Segment:
+    """A file of records, made by the first one; one thread at a time appends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def append(self, records: list[bytes]) -> None:
+        if not records:
+            return
+        if self._descriptor is None:
+            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        # A disk that fills up takes the first part of a write and says so only to the next one.
+        left = memoryview(b"".join(records))
+        while left:
+            left = left[os.write(self._descriptor, left) :]
+
+    def flush(self) -> None:
+        if self._descriptor is not None:
+            os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
 class Journal:
-    """One job's journal at one party; used from the event loop, written by a thread of its own."""
+    """One job's journal at one party; used from the event loop, flushed by a thread of its own."""
 
     def __init__(self, folder: Path, pace: Pace = FLUSHED) -> None:
         """Open the journal in a job's folder that is there."""
@@ -71,11 +99,10 @@ class Journal:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="vfb2-journal")
         self._loop = asyncio.get_running_loop()
         self._waiting: list[bytes] = []
-        self._writing: asyncio.Task[None] | None = None
         self._flushing: asyncio.Task[None] | None = None
         self._checkpoints: set[asyncio.Task[None]] = set()
-        self._descriptor: int | None = None
-        self._segment = 0
+        self._number = 0
+        self._segment = _Segment(self._path("segment", 0))
         self.appended = 0
         self.written = 0
         self.durable = 0
@@ -84,7 +111,7 @@ class Journal:
     @property
     def safe(self) -> int:
         """The last record that others may know of."""
-        return self.written if self._pace.flush_after_s else self.durable
+        return self.written if self._pace.safe_when == "written" else self.durable
 
     def recover(self) -> Recovered:
         """Return what is there; a last record that was not written to its end is dropped."""
@@ -92,7 +119,7 @@ class Journal:
         newest = max(checkpoints, default=0)
         segments = sorted(number for number in self._numbered(_SEGMENT) if number >= newest)
         records = [record for number in segments for record in _records(self._path("segment", number))]
-        self._segment = max([newest, *segments], default=0) + 1
+        self._begin_segment(max([newest, *segments], default=0) + 1)
         content = self._path("checkpoint", newest).read_bytes() if checkpoints else None
         return Recovered(content, records)
 
@@ -102,13 +129,11 @@ class Journal:
 
     def barrier(self, then: Callable[[], None]) -> None:
         """Call a function when everything so far is on the disk."""
-        records, self._waiting = self._waiting, []
-        upto, write = self.appended, partial(self._append_and_flush, records, self._segment)
-        self._track(self._do(write, partial(self._reached, upto, upto), then))
+        self._track(self._flushing_all(then))
 
     async def flushed(self) -> None:
         """Wait until everything so far is on the disk."""
-        while under_way := [*self._checkpoints, *filter(None, (self._writing, self._flushing))]:
+        while under_way := [*self._checkpoints, *filter(None, (self._flushing,))]:
             # Not gathered: whoever waits here may be cancelled, and must not take the writing along.
             await asyncio.wait(under_way)
 
@@ -117,9 +142,25 @@ class Journal:
         head = len(record).to_bytes(4, "little") + zlib.crc32(record).to_bytes(4, "little")
         self._waiting.append(head + record)
         self.appended += 1
-        if self._writing is None:
-            self._writing = self._loop.create_task(self._write())
+        if self._flushing is None:
+            self._flushing = self._loop.create_task(self._flush())
         return self.appended
+
+    def write(self) -> None:
+        """Let the operating system have the records so far, now, where others may know of them then.
+
+        That is a few microseconds in the event loop; to hand them to a thread and to hear of it again takes
+        longer than all else that an update needs here. What the thread was given before comes first, though.
+        """
+        behind = self.written < self.appended - len(self._waiting)
+        if self._pace.safe_when == "flushed" or behind or not self._waiting:
+            return
+        try:
+            self._segment.append(self._taken())
+        except OSError as exc:
+            self._fail(exc)
+        else:
+            self.written = self.appended
 
     def checkpoint(self, content: Callable[[], bytes], then: Callable[[], None]) -> None:
         """Keep a state instead of all records so far.
@@ -128,18 +169,19 @@ class Journal:
             content: Makes the bytes, in the writing thread.
             then: Called in the event loop when they are on the disk.
         """
-        records, self._waiting = self._waiting, []
-        upto = self.appended
-        self._segment += 1
-        number = self._segment
+        self.write()
+        records, upto, last = self._taken(), self.appended, self._segment
+        number = self._number + 1
+        self._begin_segment(number)
 
         def write() -> None:
-            self._append_and_flush(records, number - 1)  # or a power cut could leave a gap before the next
-            self._close()
+            last.append(records)
+            last.flush()  # or a power cut could leave a gap before the next
+            last.close()
             write_atomically(self._path("checkpoint", number), content())
             self._forget(number)
 
-        self._track(self._do(write, partial(self._reached, upto, upto), then))
+        self._track(self._do(write, partial(self._reached, upto), then))
 
     def _track(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)
@@ -149,35 +191,34 @@ class Journal:
     async def close(self) -> None:
         """Flush what waits, and let go of the file."""
         await self.flushed()
-        await self._loop.run_in_executor(self._writer, self._close)
+        await self._loop.run_in_executor(self._writer, self._segment.close)
         self._writer.shutdown(wait=False)
-
-    async def _write(self) -> None:
-        at_once = not self._pace.flush_after_s
-        try:
-            if self._pace.write_after_s:
-                await asyncio.sleep(self._pace.write_after_s)
-            while self._waiting:
-                records, self._waiting = self._waiting, []
-                upto = self.appended
-                work = partial(self._append_and_flush if at_once else self._append, records, self._segment)
-                await self._do(work, partial(self._reached, upto, upto if at_once else 0))
-        finally:
-            self._writing = None
-        if self.written > self.durable and self._flushing is None:
-            self._flushing = self._loop.create_task(self._flush())
 
     async def _flush(self) -> None:
         try:
-            while self.written > self.durable and self.failed is None:
-                await asyncio.sleep(self._pace.flush_after_s)
-                upto = self.written
-                await self._do(self._flush_file, partial(self._reached, upto, upto))
+            while (self._waiting or self.durable < self.written) and self.failed is None:
+                if self._pace.flush_after_s:
+                    await asyncio.sleep(self._pace.flush_after_s)
+                await self._flushing_all()
         finally:
             self._flushing = None
 
-    def _reached(self, written: int, durable: int) -> None:
-        self.written, self.durable = max(self.written, written), max(self.durable, durable)
+    def _flushing_all(self, *then: Callable[[], None]) -> Coroutine[None, None, None]:
+        self.write()
+        records, upto, segment = self._taken(), self.appended, self._segment
+
+        def write() -> None:
+            segment.append(records)
+            segment.flush()
+
+        return self._do(write, partial(self._reached, upto), *then)
+
+    def _taken(self) -> list[bytes]:
+        records, self._waiting = self._waiting, []
+        return records
+
+    def _reached(self, number: int) -> None:
+        self.written, self.durable = max(self.written, number), max(self.durable, number)
 
     def _do(self, work: Callable[[], None], *then: Callable[[], None]) -> Coroutine[None, None, None]:
         """Give work to the writing thread, now: the order of calls is the order on the disk."""
@@ -187,37 +228,19 @@ class Journal:
         try:
             await work
         except OSError as exc:
-            self.failed = StateError.unwritable(self._folder, exc)
-            self._on_durable()
+            self._fail(exc)
             return
-        for step in then:
-            step()
+        if self.failed is None:  # or what follows a lost record would be called durable
+            for step in then:
+                step()
         self._on_durable()
 
-    def _append(self, records: list[bytes], number: int) -> None:
-        """Append records to the open segment; in the writing thread."""
-        if not records:
-            return
-        if self._descriptor is None:
-            path = self._path("segment", number)
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        # A disk that fills up takes the first part of a write and says so only to the next one.
-        left = memoryview(b"".join(records))
-        while left:
-            left = left[os.write(self._descriptor, left) :]
+    def _fail(self, cause: OSError) -> None:
+        self.failed = StateError.unwritable(self._folder, cause)
+        self._on_durable()
 
-    def _append_and_flush(self, records: list[bytes], number: int) -> None:
-        self._append(records, number)
-        self._flush_file()
-
-    def _flush_file(self) -> None:
-        if self._descriptor is not None:
-            os.fdatasync(self._descriptor)
-
-    def _close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+    def _begin_segment(self, number: int) -> None:
+        self._number, self._segment = number, _Segment(self._path("segment", number))
 
     def _forget(self, before: int) -> None:
         for kind, pattern in (("checkpoint", _CHECKPOINT), ("segment", _SEGMENT)):

@@ -10,6 +10,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from common.errors import ColonnadeError, PeerUnreachable, UnknownJob
+from common.glm.outbox import Outbox
 from common.rpc.channels import HELD_OPEN, open_channel
 from common.rpc.pb import job_pb2
 from common.rpc.pb import vfb2_pb2 as pb
@@ -17,7 +18,7 @@ from common.rpc.pb.vfb2_pb2_grpc import Vfb2Stub
 from common.rpc.wiretap import Wiretap
 from common.runtime.config.party import PartyConfig
 from common.runtime.coordinator_client import peer_address
-from common.runtime.vfb2.outbound import Outbound
+from common.runtime.vfb2.outbound import Outbound, most_asked
 
 if TYPE_CHECKING:
     from common.rpc.pb.vfb2_pb2_grpc import Vfb2AsyncStub
@@ -77,18 +78,20 @@ class Streams:
         return queues
 
     def dominate(
-        self, sent: int, heard: Heard, on_break: Callable[[str, Exception], None]
+        self, outbox: Outbox, heard: Heard, on_break: Callable[[str, Exception], None]
     ) -> Mapping[str, Outbound[pb.DominatorWord]]:
         """Dial everybody else as a dominator; return what waits for each.
 
         Args:
-            sent: Number of our last update.
+            outbox: Ours.
             heard: Called with every message that comes back.
             on_break: Called with the party and the error, when a stream ends otherwise than by us.
         """
-        queues: dict[str, Outbound[pb.DominatorWord]] = {name: Outbound() for name in self._neighbours.names}
+        queues: dict[str, Outbound[pb.DominatorWord]] = {
+            name: Outbound(most_asked(outbox.max_staleness)) for name in self._neighbours.names
+        }
         for name, queue in queues.items():
-            self._run(name, self._dominating(name, queue, sent, heard), queue, on_break)
+            self._run(name, self._dominating(name, queue, outbox.sent, heard), queue, on_break)
         return queues
 
     def cancel(self) -> None:

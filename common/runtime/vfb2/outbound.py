@@ -13,15 +13,26 @@ from common.rpc.chunks import CHUNK_BYTES
 
 W = TypeVar("W", bound=Message)
 
-# Of one message: when more wait, the other side works on the first ones while the next ones travel. Half as
-# many cost more in messages than that gains (`benchmarks/vfb2`, 32 updates under way).
-_MOST_WORDS = 16
+# Of one message that answers: all that another one has asked for, a chunk at most.
+_MOST_WORDS = 1024
+_FEWEST_ASKED = 16
+
+
+def most_asked(in_flight: int) -> int:
+    """Return the words of one message of a dominator, two an update, who may have so many updates in flight.
+
+    When more wait, the other side works on the first ones while the next ones travel: four messages go round.
+    Fewer stand still in turns, more cost more than that gains (`benchmarks/vfb2`, 32 and 128 under way).
+    """
+    return max(_FEWEST_ASKED, in_flight // 2)
 
 
 class Outbound(Generic[W]):
     """A queue with one reader; what is in it is bounded by what the protocol lets be in flight."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_words: int = _MOST_WORDS) -> None:
+        """Begin empty; a message has at most so many words."""
+        self._most_words = most_words
         self._waiting: deque[W] = deque()
         self._news = asyncio.Event()
         self._closed = False
@@ -58,7 +69,7 @@ class Outbound(Generic[W]):
     def _next(self) -> list[W]:
         words: list[W] = []
         size = 0
-        while self._waiting and len(words) < _MOST_WORDS and size < CHUNK_BYTES:
+        while self._waiting and len(words) < self._most_words and size < CHUNK_BYTES:
             word = self._waiting.popleft()
             size += word.ByteSize()
             words.append(word)

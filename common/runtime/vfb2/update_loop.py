@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 
 from common.crypto.secure_sum import OpenShares, SumShare
 from common.errors import NumericError, RemoteProtocolError, UnknownJob
-from common.glm.asynchronous import EpochEnd, ScoreRequest, Update, check_batch, check_thetas
+from common.glm.asynchronous import EpochEnd, ScoreRequest, Update
 from common.glm.collaboration import Collaboration
 from common.rpc.pb import vfb2_pb2 as pb
 from common.runtime.stopwatch import Stopwatch
@@ -261,8 +261,6 @@ class UpdateLoop:
             raise RemoteProtocolError(
                 f"update {update.number} of {update.dominator} came after {heard}: one is missing"
             )
-        # What is written down must be something that can be applied, also by a process that reads it later.
-        check_thetas(update.thetas, len(check_batch(update.rows, self.place.limits.train)))
         if not 1 <= update.epoch <= self.collaboration.epoch + 1:
             raise RemoteProtocolError(
                 f"an update of epoch {update.epoch} came in epoch {self.collaboration.epoch}"

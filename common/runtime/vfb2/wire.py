@@ -1,6 +1,7 @@
 """The one place where the bytes of protos/vfl/v1/vfb2.proto become values, and values bytes.
 
-What is checked here is shape: lengths, ranges, finiteness. Whether it is the time for it, the roles know.
+What is checked here is what can be seen of a message alone: lengths, ranges, finiteness, rows that are there.
+Whether it is the time for it, the roles know.
 """
 
 from __future__ import annotations
@@ -14,7 +15,17 @@ import numpy as np
 from common.crypto.aggregation_trees import TreeName
 from common.crypto.secure_sum import WORD_BYTES, Words, words_from_bytes, words_to_bytes
 from common.errors import RemoteProtocolError
-from common.glm.asynchronous import Asked, Cut, EpochEnd, ReferencePart, ScoreRequest, UnseenUpdate, Update
+from common.glm.asynchronous import (
+    Asked,
+    Cut,
+    EpochEnd,
+    ReferencePart,
+    ScoreRequest,
+    UnseenUpdate,
+    Update,
+    check_batch,
+    check_thetas,
+)
 from common.rpc.pb import vfb2_pb2 as pb
 from common.types import Floats, Ints
 
@@ -85,7 +96,7 @@ def request_from(root: str, message: pb.ScoreRequest, limits: Limits) -> ScoreRe
     if asked is None or not message.number:
         raise RemoteProtocolError(f"{root} asked for a sum of no known kind")
     if asked == "scores":
-        rows = _rows_from_bytes(message.rows, limits.batch_size)
+        rows = _rows_from_bytes(message.rows, limits)
     elif asked == "frozen_penalty":
         rows = np.zeros(0, dtype=np.int64)
     else:
@@ -109,13 +120,14 @@ def update_message(update: Update) -> pb.ThetaUpdate:
 
 
 def update_from(dominator: str, message: pb.ThetaUpdate, limits: Limits) -> Update:
-    """Return a received update; rows and derivatives are looked at when it is applied.
+    """Return a received update.
 
     Raises:
-        RemoteProtocolError: Rows and derivatives do not come in equal, permitted numbers.
+        RemoteProtocolError: Rows and derivatives do not come in equal, permitted numbers; a row is not there,
+            or comes twice; a derivative is not finite.
     """
-    rows = _rows_from_bytes(message.rows, limits.batch_size)
-    thetas = _thetas_from_bytes(message.thetas, len(rows))
+    rows = _rows_from_bytes(message.rows, limits)
+    thetas = check_thetas(_thetas_from_bytes(message.thetas, len(rows)), len(rows))
     return Update(dominator, message.number, message.epoch, message.request, rows, thetas)
 
 
@@ -123,9 +135,9 @@ def unseen_from(dominator: str, message: pb.SealedUpdate | pb.ThetaUpdate, limit
     """Return a received update without its θ.
 
     Raises:
-        RemoteProtocolError: Its rows do not come in a permitted number.
+        RemoteProtocolError: Its rows do not come in a permitted number; one is not there, or comes twice.
     """
-    rows = _rows_from_bytes(message.rows, limits.batch_size)
+    rows = _rows_from_bytes(message.rows, limits)
     nothing = np.zeros(0)
     return UnseenUpdate(dominator, message.number, message.epoch, message.request, rows, nothing)
 
@@ -209,11 +221,13 @@ def _rows_to_bytes(rows: Ints) -> bytes:
     return rows.astype("<u4").tobytes()
 
 
-def _rows_from_bytes(data: bytes, most: int) -> Ints:
+def _rows_from_bytes(data: bytes, limits: Limits) -> Ints:
     count, rest = divmod(len(data), _ROW_BYTES)
-    if rest or not 0 < count <= most:
-        raise RemoteProtocolError(f"{len(data)} bytes came as the rows of a batch of at most {most}")
-    return np.frombuffer(data, dtype="<u4").astype(np.int64)
+    if rest or not 0 < count <= limits.batch_size:
+        raise RemoteProtocolError(
+            f"{len(data)} bytes came as the rows of a batch of at most {limits.batch_size}"
+        )
+    return check_batch(np.frombuffer(data, dtype="<u4").astype(np.int64), limits.train)
 
 
 def _thetas_from_bytes(data: bytes, count: int) -> Floats:
