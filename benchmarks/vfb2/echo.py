@@ -1,13 +1,14 @@
 """A bare gRPC stream between two processes over mutual TLS, with messages as long as a dominated update's.
 
 No protocol, no arithmetic, no disk: a number of bytes goes there, another number comes back, twice an update,
-as ScoreRequest and PartialSum, Update and Applied do. It is what gRPC's asyncio leaves to be had from Python
-on this machine at this moment.
+as ScoreRequest and both PartialSums, Update and Applied do. It is what gRPC's asyncio leaves to be had from
+Python on this machine at this moment, each end on a processor of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from asyncio.subprocess import PIPE
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
+
+from benchmarks.vfb2.processor import pinned
 
 _METHOD = "/vfl.benchmark.Echo/Stream"
 _REQUEST, _UPDATE = b"\x00", b"\x01"
@@ -63,9 +66,10 @@ async def rate(certs: Path, sizes: Sizes, window: int, seconds: float) -> float:
         ca, cert, key = _files(certs, "b1")
         credentials = grpc.ssl_channel_credentials(ca, key, cert)
         options = (("grpc.ssl_target_name_override", "a1"),)
-        async with grpc.aio.secure_channel(f"127.0.0.1:{int(line)}", credentials, options) as channel:
-            await _measured(channel, sizes, window, seconds / 4)  # warm up
-            return await _measured(channel, sizes, window, seconds)
+        with pinned(os.getpid(), 0), pinned(process.pid, 1):
+            async with grpc.aio.secure_channel(f"127.0.0.1:{int(line)}", credentials, options) as channel:
+                await _measured(channel, sizes, window, seconds / 4)  # warm up
+                return await _measured(channel, sizes, window, seconds)
     finally:
         process.kill()
         await process.wait()

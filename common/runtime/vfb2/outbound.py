@@ -21,10 +21,10 @@ _FEWEST_ASKED = 16
 def most_asked(in_flight: int) -> int:
     """Return the words of one message of a dominator, two an update, who may have so many updates in flight.
 
-    When more wait, the other side works on the first ones while the next ones travel: four messages go round.
-    Fewer stand still in turns, more cost more than that gains (`benchmarks/vfb2`, 32 and 128 under way).
+    When more wait, the other side works on the first ones while the next ones travel: four to eight messages
+    go round. With fewer both sides stand still in turns, more cost more than they gain (`benchmarks/vfb2`).
     """
-    return max(_FEWEST_ASKED, in_flight // 2)
+    return max(_FEWEST_ASKED, in_flight // 4)
 
 
 class Outbound(Generic[W]):
