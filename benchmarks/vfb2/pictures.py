@@ -121,7 +121,7 @@ def losslessness(path: Path, rows: Sequence[Mapping[str, Any]], title: str) -> N
 def rates(path: Path, rows: Sequence[Mapping[str, Any]], title: str) -> None:
     """Draw dominated updates a second beside the bare echo stream."""
     with plt.rc_context(_STYLE):
-        figure, axes = plt.subplots(figsize=(6.0, 3.2))
+        figure, axes = plt.subplots(figsize=(7.4, 3.2))
         places = np.arange(len(rows))
         echo = [row["echo_per_s"] for row in rows]
         ours = [row["updates_per_s"] for row in rows]
@@ -131,7 +131,8 @@ def rates(path: Path, rows: Sequence[Mapping[str, Any]], title: str) -> None:
         ):
             bars = axes.bar(places + shift, values, 0.38, color=color, hatch=hatch, label=label)
             axes.bar_label(bars, [f"{value:,.0f}" for value in values], fontsize=8)
-        axes.set_xticks(places, [f"batch {row['batch_size']},\n{row['under_way']} under way" for row in rows])
+        names = [f"batch {row['batch_size']},\n{row['under_way']} under way" for row in rows]
+        axes.set_xticks(places, names, fontsize=8)
         axes.set_ylabel("a second")
         axes.set_title(title.replace(": ", "\n"), loc="left", fontsize=9)
         axes.margins(y=0.15)
