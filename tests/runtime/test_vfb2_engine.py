@@ -283,14 +283,16 @@ async def test_others_may_know_of_a_record_when_it_survives_what_the_job_says(
 
 async def test_records_go_on_while_a_checkpoint_is_made_and_follow_those_before_it(tmp_path):
     """A dominator does not wait for the checkpoint, and kill -9 in the middle of one loses nothing."""
-    journal, looked_at = Journal(tmp_path, WRITTEN), threading.Event()
+    journal, being_made, looked_at = Journal(tmp_path, WRITTEN), threading.Event(), threading.Event()
     journal.append(b"before")
 
     def content():
+        being_made.set()
         looked_at.wait()
         return b"state"
 
     journal.checkpoint(content, lambda: None)
+    await asyncio.to_thread(being_made.wait)
     journal.append(b"after")
     journal.write()
     killed_now = Journal(tmp_path).recover()
