@@ -67,7 +67,6 @@ class _Segment:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
-        self.closed = False
 
     def append(self, records: list[bytes]) -> None:
         if not records:
@@ -87,7 +86,6 @@ class _Segment:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-        self.closed = True
 
 
 class Journal:
@@ -105,7 +103,6 @@ class Journal:
         self._checkpoints: set[asyncio.Task[None]] = set()
         self._number = 0
         self._segment = _Segment(self._path("segment", 0))
-        self._before: _Segment | None = None
         self.appended = 0
         self.written = 0
         self.durable = 0
@@ -155,9 +152,8 @@ class Journal:
         That is a few microseconds in the event loop; to hand them to a thread and to hear of it again takes
         longer than all else that an update needs here. What the thread was given before comes first, though.
         """
-        behind = self.written < self.appended - len(self._waiting)
-        # Nor may the disk have a segment before the end of the last one: a power cut would leave a gap.
-        behind |= self._before is not None and not self._before.closed
+        # Nobody may hear of an update before the checkpoint it follows is there: restarts begin with one.
+        behind = bool(self._checkpoints) or self.written < self.appended - len(self._waiting)
         if self._pace.safe_when == "flushed" or behind or not self._waiting:
             return
         try:
@@ -178,11 +174,10 @@ class Journal:
         records, upto, last = self._taken(), self.appended, self._segment
         number = self._number + 1
         self._begin_segment(number)
-        self._before = last
 
         def write() -> None:
             last.append(records)
-            last.flush()
+            last.flush()  # or a power cut could leave a gap before the next
             last.close()
             write_atomically(self._path("checkpoint", number), content())
             self._forget(number)
