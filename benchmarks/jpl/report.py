@@ -69,14 +69,17 @@ def draw(path: Path, name: str, outcomes: Sequence[Outcome]) -> None:
 
     overlaps = sorted({one.overlap for one in outcomes})
     figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
-    for method in _DRAWN:
+    for at, method in enumerate(_DRAWN):
         means = [mean_auc(outcomes, method, overlap) for overlap in overlaps]
         widths = [paired(outcomes, method, "local", overlap).half_width / 100 for overlap in overlaps]
         bars = [0.0 if math.isnan(one) else one for one in widths]
-        axes.errorbar([100 * one for one in overlaps], means, yerr=bars, marker="o", capsize=3, label=method)
+        beside = 0.5 * (at - (len(_DRAWN) - 1) / 2)  # bars at one overlap would hide each other
+        places = [100 * one + beside for one in overlaps]
+        label = method.replace("_twice", " ×2")
+        axes.errorbar(places, means, yerr=bars, marker="o", capsize=3, label=label)
     axes.set_xlabel("overlap: share of B's rows that A has too, %")
     axes.set_ylabel("AUC on B's test rows, from B's columns alone")
-    axes.set_title(f"{name}: bars are 95 % intervals of the difference from local")
+    axes.set_title(f"{name}\n(bars: 95 % intervals of the difference from local)")
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(path)
