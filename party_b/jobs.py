@@ -241,6 +241,22 @@ class JobBook:
             )
         return max(named, key=lambda job: job.submitted_s)
 
+    def find_trained(self, reference: str) -> ActiveJob:
+        """Return a job by its id, or the newest one of a name that has finished; the newest, if none has.
+
+        Raises:
+            UnknownJob: There is none.
+        """
+        newest = self.find(reference)
+        finished = [
+            job
+            for job in self._jobs.values()
+            if job.config.job == newest.config.job and job.status == pb.JOB_FINISHED
+        ]
+        if newest.job_id == reference or not finished:
+            return newest
+        return max(finished, key=lambda job: job.submitted_s)
+
     def running(self, config: Job) -> ActiveJob | None:
         """Return a job of exactly these settings that has not ended."""
         alike = (job for job in self._jobs.values() if job.config == config)

@@ -166,7 +166,8 @@ def _counts(outcome: ScoredOutcome) -> Iterator[str]:
     yield from outcome.unseen_notes()
     if outcome.labels is not None:
         labelled = int(np.isfinite(outcome.labels).sum())
-        yield f"{labelled:,} of {common:,} common rows have a label, and were measured"
+        which = "common rows" if outcome.job.guests else "rows"
+        yield f"{labelled:,} of {common:,} {which} have a label, and were measured"
 
 
 def _leaks(outcome: ScoredOutcome, scored: int) -> Iterator[str]:

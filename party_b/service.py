@@ -137,7 +137,7 @@ class _Servicer(ActivePartyServicer):
 
     async def ScoreIds(self, request: pb.ScoreIdsRequest, context: Context) -> pb.ScoreIdsReply:  # noqa: N802
         self._require_operator(context)
-        trained = self._book.find(request.job)
+        trained = self._book.find_trained(request.job)
         session = self._desk.find(trained.job_id, request.dataset)
         if session is None:
             session = await self._begin_session(trained, request.dataset)

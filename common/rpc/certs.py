@@ -246,7 +246,7 @@ def _write_pair(
         raise ConfigError(
             "the file exists already, and replacing it would cut off whoever uses it",
             where=str(present[0]),
-            advice="choose another directory, or ask for it to be replaced",
+            advice="choose another directory, or `vfl certs issue DIR --party NAME --replace` for one party",
         )
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     _write(key_path, private, 0o600)

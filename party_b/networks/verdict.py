@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from party_b.networks.findings import NAMES, Compared, NetFindings
 from party_b.reporting.evaluation import Lift
 from party_b.reporting.wording import Verdict, metric, signed
@@ -37,7 +39,17 @@ def network_verdict(findings: NetFindings, lift: Lift | None, active: str) -> Ve
         f"{metric(lift.federated['auc'])} on {lift.rows:,} {which} rows, {active} alone "
         f"{metric(lift.local['auc'])}."
     )
-    return Verdict(tone, headline, " ".join([seeds, end, first]))
+    return Verdict(tone, headline, " ".join([seeds, end, *_asking(findings), first]))
+
+
+def _asking(findings: NetFindings) -> Iterator[str]:
+    """Say it, where A's columns would help whoever asks for them, more than they help this model."""
+    for one in findings.compared:
+        if one.reference == NAMES["splitnn"] and one.overlap == 1.0 and one.says == "worse":
+            yield (
+                f"Asked for every prediction, A would help: on common rows the split network is "
+                f"{metric(-one.mean)} points above {findings.own}."
+            )
 
 
 def _gain(lift: Lift) -> float:

@@ -25,7 +25,7 @@ class Verdict:
     Attributes:
         tone: `better`, `same`, `worse` or `unknown`.
         headline: A few words.
-        text: One to three sentences, with numbers.
+        text: A few sentences, with numbers.
     """
 
     tone: str

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from common.errors import ColonnadeError
+from common.errors import ColonnadeError, JobError
 from common.rpc.pb import active_party_pb2 as pb
 from common.runtime.checkpoint import MAX_ATTEMPTS, Checkpoint
 from common.runtime.config.job import JobConfig
@@ -59,6 +59,23 @@ async def test_a_damaged_record_is_left_alone_and_the_service_starts(store: JobS
 
     assert [job.job_id for job in again.all()] == [kept.job_id]
     assert again.find("kept").status == pb.JOB_FINISHED
+
+
+async def test_a_name_means_the_newest_job_that_finished_where_a_model_is_asked_for(store: JobStore) -> None:
+    async def work(job: ActiveJob) -> None:
+        if len(jobs.all()) > 1:
+            raise JobError("nobody answers")
+
+    jobs = book(store, work)
+    first = jobs.submit(JOB)
+    await asyncio.wait({first.task})
+    assert jobs.find_trained("kept") is first
+    second = jobs.submit(JOB)
+    await asyncio.wait({second.task})
+    assert second.status == pb.JOB_FAILED
+    assert jobs.find("kept") is second
+    assert jobs.find_trained("kept") is first
+    assert jobs.find_trained(second.job_id) is second
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from party_b.networks.choices import Choice, sentences
+from party_b.networks.findings import Compared, NetFindings
+from party_b.networks.verdict import network_verdict
+from party_b.reporting.evaluation import Lift
 
 
 @pytest.mark.parametrize(
@@ -24,3 +27,12 @@ def test_what_was_chosen_for_the_jobs_own_model_is_said(taught: bool, words: str
 
 def test_a_model_without_a_teacher_has_nothing_to_choose() -> None:
     assert sentences([], "splitnn", "party_b") == []
+
+
+def test_the_verdict_says_where_asking_a_would_help_more_than_learning_from_it() -> None:
+    ours = (Compared("jpl", "local ×2", 1.0, 0.1, 0.4, 5), Compared("jpl", "splitnn", 1.0, -7.0, 0.5, 5))
+    scores = {"auc": 0.62}
+    lift = Lift("test", 100, scores, scores, 0.0, 0.1, "log_loss", {})
+    said = network_verdict(NetFindings("jpl", (), ours), lift, "party_b").text
+    assert "Asked for every prediction, A would help: on common rows the split network is 7" in said
+    assert "Asked" not in network_verdict(NetFindings("jpl", (), ours[:1]), lift, "party_b").text

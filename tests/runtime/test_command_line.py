@@ -126,6 +126,23 @@ def test_check_says_once_how_certificates_are_made_when_there_are_none(tmp_path:
     assert "certificates not there" not in vfl("check", "-c", work / "party_b.yaml").stdout
 
 
+def test_check_takes_a_label_of_text_when_the_job_says_which_column_it_is(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    assert vfl("init", work, "--algorithm", "he_logistic").returncode == 0
+    (rows,) = (work / "data").glob("*_b.csv")
+    head, *lines = rows.read_text().splitlines()
+    texts = [f"{line},{'yes' if at % 2 else 'no'}" for at, line in enumerate(lines)]
+    rows.write_text("\n".join([f"{head},bought", *texts]) + "\n")
+    job = work / "job.yaml"
+    job.write_text(re.sub(r"label: \w+", "label: bought\n  positive: yes", job.read_text()))
+
+    without = vfl("check", "-c", work / "party_b.yaml").stdout
+    assert re.search(r"FAIL +party_b +data ", without)
+    assert "check with the job file, too" in without
+    told = vfl("check", "-c", work / "party_b.yaml", "-c", job).stdout
+    assert re.search(r"ok +party_b +data ", told), told
+
+
 def test_an_estimate_says_what_it_takes_for_granted(tmp_path: Path) -> None:
     work = tmp_path / "work"
     assert vfl("init", work).returncode == 0

@@ -66,7 +66,7 @@ async def _findings(own: PartyConfig, job: Job | None) -> AsyncIterator[tuple[st
     from common.runtime.cli.check_job import check_job, check_undialled
     from common.runtime.cli.check_own import check_own, check_port, missing_files
 
-    for finding in _every(check_own(own)):
+    for finding in _every(check_own(own, job)):
         yield own.party, finding
     for finding in await check_port(own):
         yield own.party, finding

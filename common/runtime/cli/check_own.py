@@ -8,13 +8,16 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from common.data.reading import Label
 from common.errors import ColonnadeError
 from common.rpc.addresses import split_address
 from common.rpc.certs import show
 from common.rpc.diagnose import Finding, Route, diagnose
-from common.runtime.config.data import DatasetConfig
 from common.runtime.config.errors import MIN_KEY_BITS
+from common.runtime.config.job_kinds import Job
 from common.runtime.config.party import PartyConfig
+from common.runtime.config.predict import PredictJob
+from common.runtime.config.vfb2 import Vfb2Job
 from common.runtime.linear_design import open_dataset
 from common.runtime.state import JobStore
 
@@ -25,10 +28,10 @@ _WITH_KEYS = frozenset(("he_linear", "he_logistic"))
 _EXPIRES_SOON_DAYS = 30
 
 
-def check_own(own: PartyConfig) -> Iterator[Finding]:
-    """Yield what can be said without any network."""
-    for name, dataset in own.datasets.items():
-        yield _dataset(name, dataset)
+def check_own(own: PartyConfig, job: Job | None) -> Iterator[Finding]:
+    """Yield what can be said without any network; a job says which column of an active party is a label."""
+    for name in own.datasets:
+        yield _dataset(own, name, job)
     if own.is_insecure:
         yield Finding("certificates", True, "none: insecure, on loopback only, FOR TRIALS ONLY")
     elif missing_files(own):
@@ -70,15 +73,28 @@ async def check_port(own: PartyConfig) -> list[Finding]:
     ]
 
 
-def _dataset(name: str, dataset: DatasetConfig) -> Finding:
+def _dataset(own: PartyConfig, name: str, job: Job | None) -> Finding:
+    dataset, label = own.datasets[name], _label(own, name, job)
     try:
-        table = open_dataset(name, dataset)
+        table = open_dataset(name, dataset, label)
     except ColonnadeError as exc:
-        return Finding(
-            f"data {name}", False, f"{exc.what} ({exc.where})" if exc.where else exc.what, exc.advice
-        )
+        advice = exc.advice
+        if own.role == "active" and label is None:
+            advice += "; if this is about a label, check with the job file, too (-c JOB.yaml)"
+        where = f" ({exc.where})" if exc.where else ""
+        return Finding(f"data {name}", False, f"{exc.what}{where}", advice)
     detail = f"{table.rows} rows, {table.width} columns besides {dataset.id.column}"
     return Finding(f"data {name}", True, "; ".join([detail, *table.intake.sentences()]))
+
+
+def _label(own: PartyConfig, name: str, job: Job | None) -> Label | None:
+    """Return what is the label of a data set in a job; it may be text, where features may not."""
+    if job is None or isinstance(job, PredictJob) or job.role_of(own.party) != "active":
+        return None
+    if job.data.dataset != name:
+        return None
+    column = job.data.label_of(own.party) if isinstance(job, Vfb2Job) else job.data.label
+    return Label(column, own.datasets[name].missing_labels, job.data.positive)
 
 
 def missing_files(own: PartyConfig) -> list[Path]:
@@ -91,13 +107,14 @@ def _no_files(own: PartyConfig) -> Finding:
     """Return one finding for all that is missing, and for all that needs it: nobody answers without them."""
     missing = missing_files(own)
     names = ", ".join(path.name for path in missing)
-    made = f"vfl certs init {missing[0].parent} " + " ".join(
-        f"--party {one}" for one in (own.party, *own.peers)
-    )
+    folder, parties = missing[0].parent, " ".join(f"--party {one}" for one in (own.party, *own.peers))
+    made = f"vfl certs init {folder} {parties}"
+    if (folder / "ca.pem").exists():
+        made = f"vfl certs issue {folder} --party {own.party} --replace"
     return Finding(
         "certificates",
         False,
-        f"not there yet: {names} in {missing[0].parent}; peers are not asked without them",
+        f"not there yet: {names} in {folder}; peers are not asked without them",
         f"for a trial: {made}; else put there what your authority has issued",
     )
 

@@ -156,7 +156,7 @@ class LocalFederation:
         Raises:
             ColonnadeError: The job has left no model, or scoring failed.
         """
-        wanted = prediction_with(await self.operator.show(job), dataset)
+        wanted = prediction_with(await self.operator.trained(job), dataset)
         record = await self._watched(wanted.job, self._finished(wanted, None))
         return await fetch_scores(self.operator, record.job_id, out)
 

@@ -26,6 +26,7 @@ from common.rpc.channels import HELD_OPEN, open_channel
 from common.rpc.pb.active_party_pb2 import (
     JOB_CANCELLED,
     JOB_FAILED,
+    JOB_FINISHED,
     JobEvent,
     JobRecord,
     JobReference,
@@ -72,6 +73,14 @@ class Operator:
     async def show(self, job: str) -> JobRecord:
         """Return a job's record."""
         return await self.stub.ShowJob(JobReference(job=job), timeout=self._call_s)
+
+    async def trained(self, job: str) -> JobRecord:
+        """Return a job's record, or that of the newest one of a name that has finished, if one has."""
+        newest = await self.show(job)
+        if newest.status == JOB_FINISHED or newest.job_id == job:
+            return newest
+        finished = (one for one in await self.jobs() if one.name == job and one.status == JOB_FINISHED)
+        return max(finished, key=lambda one: one.submitted_unix_s, default=newest)
 
     async def cancel(self, job: str) -> JobRecord:
         """End a job; return its record."""

@@ -110,7 +110,10 @@ async def _score(own: PartyConfig, wanted: _Wanted) -> None:
 
 async def _score_all(operator: Operator, wanted: _Wanted, out: Path) -> None:
     console = open_console()
-    submitted = await operator.submit(prediction_with(await operator.show(wanted.job), wanted.dataset))
+    trained = await operator.trained(wanted.job)
+    if trained.job_id != wanted.job:
+        say(console, f"the model is that of job {trained.job_id}")
+    submitted = await operator.submit(prediction_with(trained, wanted.dataset))
     say(console, f"job {submitted.job_id} is submitted")
     record = await follow_on_console(operator, submitted.job_id, console, "cancel")
     raise_if_unsuccessful(record)

@@ -31,9 +31,9 @@ def prediction_with(record: JobRecord, dataset: str) -> PredictJob:
     """
     trained = job_from_json(record.job_json)
     if record.status != JOB_FINISHED or isinstance(trained, PredictJob):
-        why = (
-            "it is itself a prediction" if isinstance(trained, PredictJob) else f"it is {status_word(record)}"
-        )
+        status = status_word(record)
+        why = "it failed" if status == "failed" else f"it is {status}"
+        why = "it is itself a prediction" if isinstance(trained, PredictJob) else why
         raise JobError(
             f"job {record.job_id} has left no model: {why}", advice="`vfl jobs` lists those that finished."
         )

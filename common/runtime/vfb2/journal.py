@@ -154,7 +154,7 @@ class Journal:
         """
         # Nobody may hear of an update before the checkpoint it follows is there: restarts begin with one.
         behind = bool(self._checkpoints) or self.written < self.appended - len(self._waiting)
-        if self._pace.safe_when == "flushed" or behind or not self._waiting:
+        if self._pace.safe_when == "flushed" or behind or not self._waiting or self.failed is not None:
             return
         try:
             self._segment.append(self._taken())
