@@ -58,15 +58,16 @@ def methods(own_jpl: Recipe | None = None, members: int = 1) -> dict[str, Recipe
     """Return the students to compare, by name: baselines, controls and JPL.
 
     Args:
-        own_jpl: What to call `jpl`; None for the defaults.
+        own_jpl: What to call `jpl`, None for the defaults; `fpd` weighs labels and checks its teacher alike.
         members: Networks that each of them averages; those called twice average two times as many.
     """
     student = own_jpl or jpl()
+    distilled = replace(fpd(), label_factors=student.label_factors, trust=student.trust)
     single = {
         "local": local(),
         "local_twice": twice(local()),
-        "fpd": fpd(),
-        "fpd_twice": twice(fpd()),
+        "fpd": distilled,
+        "fpd_twice": twice(distilled),
         "jpl_without_a": student.untaught,
         "jpl": student,
         "jpl_twice": twice(student),

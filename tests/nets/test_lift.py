@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -84,3 +85,12 @@ def test_a_trial_runs_every_method_and_ablation() -> None:
         found = run_trial(trial, recipes, executor)
     assert [one.method for one in found] == list(recipes)
     assert all(0 <= one.test.auc <= 1 for one in found)
+
+
+def test_distillation_weighs_labels_and_checks_its_teacher_as_the_job_says_for_jpl() -> None:
+    own = replace(methods()["jpl"], label_factors=(2.0,), trust="blind")
+    for name in ("fpd", "fpd_twice", "jpl", "jpl_twice"):
+        assert methods(own)[name].label_factors == (2.0,)
+        assert methods(own)[name].trust == "blind"
+    assert methods()["fpd"].trust == "checked"
+    assert all(not methods(own)[name].needs_teacher for name in ("local", "jpl_without_a"))
