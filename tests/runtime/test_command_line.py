@@ -35,11 +35,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("init") / "work"
     assert vfl("init", path).returncode == 0
     assert vfl("certs", "init", path / "certs").returncode == 0
+    move_to_free_ports(path)
+    return path
+
+
+def move_to_free_ports(path: Path) -> None:
+    """Have the parties of `vfl init` listen where nobody else on this machine does."""
     ports = dict(zip(("7001", "7002", "7003"), free_ports(3), strict=True))
     for name in PARTIES:
         text = (path / f"{name}.yaml").read_text()
         (path / f"{name}.yaml").write_text(re.sub("700[123]", lambda match: ports[match[0]], text))
-    return path
 
 
 def free_ports(count: int) -> list[str]:
@@ -115,6 +120,7 @@ def test_check_passes_what_is_right_and_fails_for_peers_that_are_not_there(folde
 def test_check_says_once_how_certificates_are_made_when_there_are_none(tmp_path: Path) -> None:
     work = tmp_path / "work"
     assert vfl("init", work).returncode == 0
+    move_to_free_ports(work)
     done = vfl("check", "-c", work / "party_b.yaml", "-c", work / "job.yaml")
     assert done.returncode == 1
     failed = [line for line in done.stdout.splitlines() if line.startswith("FAIL")]
